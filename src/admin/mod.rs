@@ -1,0 +1,1 @@
+//! HTTP for operators: metrics, readiness, the fleet as JSON.

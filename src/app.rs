@@ -1,0 +1,1 @@
+//! Builds every room, wires channels, supervises tasks, drains on SIGTERM.

@@ -1,0 +1,1 @@
+//! Which blocks each worker holds, and the block keys that say so.

@@ -1,0 +1,1 @@
+//! Where workers come from: watches that keep the registry true.

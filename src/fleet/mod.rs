@@ -1,0 +1,14 @@
+//! Who the workers are and what state each is in.
+//!
+//! Invariant: one writer (discovery) changes membership; every other room reads snapshots. A worker that
+//! leaves and comes back is a new [`Member`] with a new generation: nothing of the old one sticks to it.
+
+mod member;
+mod registry;
+mod status;
+mod worker;
+
+pub use member::Member;
+pub use registry::{FleetEvent, IdTaken, Registry, Snapshot, diff};
+pub use status::{FAILURES_TO_FAIL, KvState, MISSED_POLLS_TO_FAIL, ModelCard, Status};
+pub use worker::{Worker, WorkerSet};

@@ -1,0 +1,94 @@
+//! What is known of a worker beyond its description. Each field has one writer, named beside it; all read.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering},
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+/// How far a worker's KV events can be trusted. Written by `ingest`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "state", content = "reason")]
+pub enum KvState {
+    /// No subscription has said anything yet.
+    #[default]
+    Unknown,
+    /// A replay is running.
+    Replaying,
+    /// What it holds is known: replayed, or nothing to replay.
+    Synced,
+    /// Live events only: blocks from before are not known.
+    LiveOnly,
+    /// The subscription is broken and being dialled anew.
+    Disconnected,
+    /// It publishes something that can't be used, in words: no traffic until it is discovered anew.
+    Evicted(String),
+}
+
+/// One entry of a worker's `/v1/models`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ModelCard {
+    /// What requests name.
+    pub id: Arc<str>,
+    /// The base model, for a LoRA adapter.
+    pub parent: Option<Arc<str>>,
+    /// Longest prompt plus output, in tokens. An adapter without one has its base's.
+    pub max_model_len: Option<usize>,
+    /// Shown, never acted on.
+    pub owned_by: String,
+}
+
+/// Failures in a row after which a worker counts as failing.
+pub const FAILURES_TO_FAIL: u32 = 3;
+/// Scrapes and polls missed in a row after which a worker counts as failing.
+pub const MISSED_POLLS_TO_FAIL: u32 = 5;
+
+/// The live status of one worker.
+#[derive(Debug, Default)]
+pub struct Status {
+    /// Written by `ingest::kv`.
+    pub kv: ArcSwap<KvState>,
+    /// Written by `ingest::models`; `None` until `/v1/models` has answered.
+    pub models: ArcSwapOption<Vec<ModelCard>>,
+    /// Written by `ingest::scrape`: the engine sleeps.
+    pub asleep: AtomicBool,
+    /// Written by `serve`: failed responses in a row.
+    pub failures: AtomicU32,
+    /// Written by `ingest::scrape`: failed scrapes in a row.
+    pub missed_scrapes: AtomicU32,
+    /// Written by `ingest::models`: failed polls in a row.
+    pub missed_models: AtomicU32,
+}
+
+impl Status {
+    /// Records how a response from the worker went; `true` when the worker has just begun to fail.
+    pub fn record(&self, failed: bool) -> bool {
+        if failed {
+            self.failures.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES_TO_FAIL
+        } else {
+            self.failures.store(0, Ordering::Relaxed);
+            false
+        }
+    }
+
+    /// A probe reached the engine: response failures are forgotten.
+    pub fn probed(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
+    /// The worker keeps failing: 3 responses in a row, or both polls for 5 rounds.
+    pub fn failing(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURES_TO_FAIL
+            || (self.missed_scrapes.load(Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL
+                && self.missed_models.load(Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL)
+    }
+
+    /// Why the worker was evicted, if it was.
+    pub fn evicted(&self) -> Option<String> {
+        match &**self.kv.load() {
+            KvState::Evicted(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
+}

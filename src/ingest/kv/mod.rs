@@ -1,0 +1,1 @@
+//! KV-cache events: decoding, the sequence machine, subscriptions, replay.

@@ -1,0 +1,1 @@
+//! In-flight reservations and scraped load, as one view per worker.

@@ -1,0 +1,3 @@
+//! The Kinference server: arguments, configuration, then the app.
+
+fn main() {}

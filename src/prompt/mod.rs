@@ -1,0 +1,1 @@
+//! Request bodies: capped buffers, parsing per API, tokenization.

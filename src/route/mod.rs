@@ -1,0 +1,1 @@
+//! Predict, pick, replicate: candidates in, `Decision` out. Pure but for the clock.

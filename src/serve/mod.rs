@@ -1,0 +1,3 @@
+//! The front doors.
+
+pub mod ext_proc; // Envoy's ExternalProcessor stream

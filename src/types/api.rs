@@ -1,0 +1,79 @@
+//! Which inference API a request speaks, decided by its path alone.
+
+/// An inference API whose prompts we can parse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// `POST /v1/chat/completions`
+    ChatCompletions,
+    /// `POST /v1/completions`
+    Completions,
+    /// `POST /v1/responses`
+    Responses,
+    /// `POST /v1/messages`, Anthropic's
+    Messages,
+}
+
+impl Api {
+    /// The request path that the engines serve this API on.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "/v1/chat/completions",
+            Self::Completions => "/v1/completions",
+            Self::Responses => "/v1/responses",
+            Self::Messages => "/v1/messages",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Messages];
+}
+
+/// What a request is, by method and path, before its body is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A call of an inference API: its body is parsed and tokenized.
+    Inference(Api),
+    /// `GET|POST /v1/responses/{id}...`: belongs to the worker that made the response.
+    StoredResponse(String),
+    /// Anything else: routed on load alone, bytes untouched.
+    Other,
+}
+
+impl RequestKind {
+    /// Reads the path of a request; a query string and a trailing slash are ignored.
+    pub fn of(method: &str, path: &str) -> Self {
+        let path = path.split(['?', '#']).next().unwrap_or(path).trim_end_matches('/');
+        if let Some(rest) = path.strip_prefix("/v1/responses/") {
+            let id = rest.split('/').next().unwrap_or(rest);
+            return Self::StoredResponse(id.to_owned());
+        }
+        match Api::ALL.into_iter().find(|api| api.path() == path) {
+            Some(api) if method.eq_ignore_ascii_case("POST") => Self::Inference(api),
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_follow_method_and_path() {
+        let table = [
+            ("POST", "/v1/chat/completions", RequestKind::Inference(Api::ChatCompletions)),
+            ("POST", "/v1/completions/?x=1", RequestKind::Inference(Api::Completions)),
+            ("post", "/v1/messages", RequestKind::Inference(Api::Messages)),
+            ("GET", "/v1/chat/completions", RequestKind::Other),
+            ("GET", "/v1/models", RequestKind::Other),
+            ("POST", "/v1/responses", RequestKind::Inference(Api::Responses)),
+            ("GET", "/v1/responses/resp_1?stream=true", RequestKind::StoredResponse("resp_1".into())),
+            ("POST", "/v1/responses/resp_1/cancel", RequestKind::StoredResponse("resp_1".into())),
+            ("POST", "/v1/chat/completions/render", RequestKind::Other),
+        ];
+        for (method, path, want) in table {
+            assert_eq!(RequestKind::of(method, path), want, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The one value that every pick yields; logs, headers, the dashboard and the tests all read it.
+
+use std::sync::Arc;
+
+use super::{Prediction, WorkerId};
+
+/// Leading blocks of a prompt that a worker holds, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Overlap {
+    /// On the accelerator, as its KV events say.
+    pub confirmed: u32,
+    /// Leading blocks when those on lower storage tiers count too; never below `confirmed`.
+    pub any_tier: u32,
+    /// Leading blocks when prefixes that in-flight requests still prefill count too; never below `confirmed`.
+    pub expected: u32,
+}
+
+/// A way in which a decision, or one candidate's prediction, was made on less than full knowledge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Degradation {
+    /// Routed on load alone because the request is no inference call.
+    NotInference,
+    /// The body could not be decoded (unknown content encoding).
+    UnknownEncoding,
+    /// Tokenization failed: load only.
+    TokenizeFailed,
+    /// The deadline passed before the prompt was tokenized: load only.
+    Deadline,
+    /// The body is not seen before the destination is due (STREAMED mode): load only.
+    BodyUnseen,
+    /// Part of the prompt earns no cache credit, because what salts it is not known.
+    UnknownSalt,
+    /// The worker that made the response is not known any more.
+    StickyMiss,
+    /// The candidate's load was never scraped: counted as zero.
+    NoMetrics,
+    /// The candidate's last scrape is too old: the worst known load of the fleet is assumed.
+    StaleMetrics,
+    /// The candidate sends no KV events: what it holds is not known.
+    NoKvEvents,
+    /// The candidate's KV events could not be replayed: older blocks are not known.
+    LiveOnly,
+}
+
+impl Degradation {
+    /// Every one, for metrics.
+    pub const ALL: [Self; 11] = [
+        Self::NotInference,
+        Self::UnknownEncoding,
+        Self::TokenizeFailed,
+        Self::Deadline,
+        Self::BodyUnseen,
+        Self::UnknownSalt,
+        Self::StickyMiss,
+        Self::NoMetrics,
+        Self::StaleMetrics,
+        Self::NoKvEvents,
+        Self::LiveOnly,
+    ];
+
+    /// The metric label and the word in logs and headers.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NotInference => "not_inference",
+            Self::UnknownEncoding => "unknown_encoding",
+            Self::TokenizeFailed => "tokenize_failed",
+            Self::Deadline => "deadline",
+            Self::BodyUnseen => "body_unseen",
+            Self::UnknownSalt => "unknown_salt",
+            Self::StickyMiss => "sticky_miss",
+            Self::NoMetrics => "no_metrics",
+            Self::StaleMetrics => "stale_metrics",
+            Self::NoKvEvents => "no_kv_events",
+            Self::LiveOnly => "live_only",
+        }
+    }
+}
+
+/// Why a worker was no candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemovedReason {
+    /// It does not serve the model.
+    OtherModel,
+    /// It was evicted (its KV block size is not the worker set's).
+    Evicted,
+    /// It is shutting down.
+    Terminating,
+    /// The engine sleeps.
+    Asleep,
+    /// The prompt is longer than its `max_model_len`.
+    PromptTooLong,
+    /// It is not in the subset that the proxy gave.
+    NotInSubset,
+    /// It keeps failing.
+    Failing,
+}
+
+/// A worker that was no candidate, and why.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Removed {
+    /// `worker_id_str`
+    pub worker: Arc<str>,
+    /// Why.
+    pub reason: RemovedReason,
+}
+
+/// One eligible worker with everything that its rank followed from.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Candidate {
+    /// `worker_id_num`
+    pub id: WorkerId,
+    /// `worker_id_str`
+    pub worker: Arc<str>,
+    /// The worker set's name.
+    pub workerset: Arc<str>,
+    /// `ip:port` for the proxy.
+    pub endpoint: Arc<str>,
+    /// Cached leading blocks.
+    pub overlap: Overlap,
+    /// The prediction, term by term.
+    pub prediction: Prediction,
+    /// Our own requests in flight there when the pick was made.
+    pub own_in_flight: u32,
+    /// What this candidate's prediction lacks.
+    pub degraded: Vec<Degradation>,
+}
+
+/// What was decided for one request, and everything that it followed from.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Decision {
+    /// The model that the request names.
+    pub model: Option<Arc<str>>,
+    /// Prompt length in tokens, where it was tokenized.
+    pub prompt_tokens: Option<usize>,
+    /// Every eligible worker, best prediction first.
+    pub candidates: Vec<Candidate>,
+    /// Index into `candidates` of the chosen one.
+    pub chosen: usize,
+    /// Indices into `candidates` of the fallbacks, in order.
+    pub fallbacks: Vec<usize>,
+    /// Workers that were no candidates.
+    pub removed: Vec<Removed>,
+    /// What the whole decision lacks.
+    pub degraded: Vec<Degradation>,
+    /// The pick went to a cold worker to spread a hot prefix.
+    pub replicated: bool,
+}
+
+impl Decision {
+    /// The chosen candidate.
+    pub fn primary(&self) -> &Candidate {
+        &self.candidates[self.chosen]
+    }
+
+    /// `ip:port[,ip:port...]`: the chosen endpoint, then the fallbacks.
+    pub fn destinations(&self) -> String {
+        let mut out = self.primary().endpoint.to_string();
+        for i in &self.fallbacks {
+            out.push(',');
+            out.push_str(&self.candidates[*i].endpoint);
+        }
+        out
+    }
+}

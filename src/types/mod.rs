@@ -1,0 +1,19 @@
+//! Plain domain types that every room speaks. No I/O, no async runtime, no locks.
+
+mod api;
+mod decision;
+mod error;
+mod ids;
+mod kv_event;
+mod prediction;
+mod prompt;
+mod usage;
+
+pub use api::{Api, RequestKind};
+pub use decision::{Candidate, Decision, Degradation, Overlap, Removed, RemovedReason};
+pub use error::{ErrorKind, ErrorShape, Rejection};
+pub use ids::{Rank, WorkerId};
+pub use kv_event::{EngineHash, ExtraKey, Group, KvEvent, StoredBlocks, Tier};
+pub use prediction::Prediction;
+pub use prompt::{BlockHash, BlockKeys, ImageSpan, PromptTokens, SequenceHash};
+pub use usage::{Outcome, Usage};

@@ -1,0 +1,38 @@
+//! How a request ended, and what it used.
+
+/// Token counts that an engine reported for one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub completion_tokens: u64,
+    /// Prompt tokens served from the engine's prefix cache; `None` where the engine does not say.
+    pub cached_tokens: Option<u64>,
+}
+
+/// How a request ended, as seen on the way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The response came to its end with a status below 400.
+    Completed,
+    /// 4xx from the engine: says nothing about the engine.
+    ClientError,
+    /// 5xx from the engine, a connection error, or a timeout.
+    Failed,
+    /// The client or the proxy went away first.
+    Cancelled,
+}
+
+impl Outcome {
+    /// The metric label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::ClientError => "client_error",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
