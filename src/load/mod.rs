@@ -1,1 +1,17 @@
 //! In-flight reservations and scraped load, as one view per worker.
+//!
+//! Invariant: every reservation is released by `Drop`, so when none is left every count is exactly zero.
+//! Work is kept in whole nanoseconds (sums are exact); views give milliseconds. Time is tokio's.
+
+mod backlog;
+mod own;
+mod sample;
+mod table;
+
+pub use sample::{Freshness, LoadSample, LoadView};
+pub use table::{Claim, LoadTable, Pick, Reservation};
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
