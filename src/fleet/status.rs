@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -59,6 +59,9 @@ pub struct Status {
     pub missed_scrapes: AtomicU32,
     /// Written by `ingest::models`: failed polls in a row.
     pub missed_models: AtomicU32,
+    /// Written by `ingest::scrape`: scrapes at which the engine's token counters had moved. KV events that
+    /// stay away while it grows are suspect.
+    pub activity: AtomicU64,
 }
 
 impl Status {
@@ -77,9 +80,14 @@ impl Status {
         self.failures.store(0, Ordering::Relaxed);
     }
 
+    /// Responses keep failing: gets no traffic, so only a probe brings it back.
+    pub fn needs_probe(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURES_TO_FAIL
+    }
+
     /// The worker keeps failing: 3 responses in a row, or both polls for 5 rounds.
     pub fn failing(&self) -> bool {
-        self.failures.load(Ordering::Relaxed) >= FAILURES_TO_FAIL
+        self.needs_probe()
             || (self.missed_scrapes.load(Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL
                 && self.missed_models.load(Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL)
     }

@@ -1,5 +1,6 @@
 //! What engines tell us.
 
+mod fetch; // one HTTP GET under a time and a size limit
 pub mod kv; // KV-cache events
 pub mod models; // `/v1/models`
 pub mod scrape; // `/metrics`

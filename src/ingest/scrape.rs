@@ -1,1 +1,159 @@
-//! Scrapes of `/metrics`.
+//! Scrapes of `/metrics`: one loop per worker that keeps its load, its sleep state and its health true.
+//!
+//! Owner of `status.asleep`, `missed_scrapes` and `activity`. A worker without `metrics_url` is never
+//! scraped and its load stays zero; the loop then only probes it back when its responses kept failing.
+
+mod parse;
+mod probation;
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use prometheus::IntCounterVec;
+use reqwest::Client;
+use tokio::time::{MissedTickBehavior, interval};
+
+pub use parse::{Scraped, parse};
+use probation::Probation;
+
+use super::fetch::{FetchError, Limits, get};
+use crate::{
+    fleet::{MISSED_POLLS_TO_FAIL, Member, Status},
+    load::LoadTable,
+    observe::Metrics,
+};
+
+/// Largest `/metrics` that is read, in bytes: many times what an engine with 16 ranks publishes.
+const MAX_BYTES: usize = 8 << 20;
+/// A scrape may take one poll interval, within these bounds.
+const MIN_TIMEOUT: Duration = Duration::from_millis(200);
+const MAX_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What every scrape loop shares. Cheap to clone.
+#[derive(Clone)]
+pub struct Scraper {
+    client: Client,
+    load: Arc<LoadTable>,
+    poll: Duration,
+    results: IntCounterVec,
+}
+
+/// What one scrape loop remembers of its worker.
+#[derive(Default)]
+struct Memory {
+    /// Token counters at the last scrape.
+    tokens: Option<f64>,
+    /// The last scrape had no series of the worker's model, and this was said.
+    silent: bool,
+    probation: Probation,
+}
+
+impl Scraper {
+    /// Scrapes every `poll` into `load`. Call once: it registers metrics.
+    pub fn new(client: Client, load: Arc<LoadTable>, (poll, metrics): (Duration, &Metrics)) -> Self {
+        let results = metrics.counters(
+            "kinference_scrapes_total",
+            "Scrapes of engine metrics, by result.",
+            &["result"],
+        );
+        Self { client, load, poll, results }
+    }
+
+    /// Scrapes one worker until the task is dropped; the first scrape comes at once. The caller forgets the
+    /// worker in the load table when it leaves.
+    pub async fn run(self, member: Arc<Member>) -> Infallible {
+        let mut ticks = interval(self.poll);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut memory = Memory::default();
+        loop {
+            ticks.tick().await;
+            let reached = match &member.worker.metrics_url {
+                Some(url) => self.scrape(&member, (url, &mut memory)).await,
+                None => true,
+            };
+            if memory.probation.tick(member.status.needs_probe()) && reached && self.probe(&member).await {
+                tracing::info!(worker = %member.worker.name, "a failing worker answers its probe: back in service");
+                member.status.probed();
+                memory.probation.released();
+            }
+        }
+    }
+
+    /// One scrape; whether the engine answered.
+    async fn scrape(&self, member: &Member, (url, memory): (&str, &mut Memory)) -> bool {
+        let limits = Limits { timeout: self.timeout(), bytes: MAX_BYTES };
+        match get(&self.client, url, limits).await {
+            Ok(body) => {
+                if member.status.missed_scrapes.swap(0, Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL {
+                    tracing::info!(worker = %member.worker.name, "metrics can be scraped again");
+                }
+                let scraped = parse(&String::from_utf8_lossy(&body), &member.worker.model_name);
+                self.take(member, (scraped, memory));
+                true
+            }
+            Err(error) => {
+                self.results.with_label_values(&[label(&error)]).inc();
+                if member.status.missed_scrapes.fetch_add(1, Ordering::Relaxed) + 1 == MISSED_POLLS_TO_FAIL {
+                    tracing::warn!(worker = %member.worker.name, %url, %error, "metrics can't be scraped");
+                }
+                false
+            }
+        }
+    }
+
+    /// Takes over what an engine answered. Without series of the worker's model its load stays unknown.
+    fn take(&self, member: &Member, (scraped, memory): (Option<Scraped>, &mut Memory)) {
+        let Some(scraped) = scraped else {
+            self.results.with_label_values(&["no_series"]).inc();
+            if !std::mem::replace(&mut memory.silent, true) {
+                let (worker, model) = (&member.worker.name, &member.worker.model_name);
+                tracing::warn!(%worker, %model, "the engine's metrics have no load of this model_name");
+            }
+            return;
+        };
+        memory.silent = false;
+        self.results.with_label_values(&["ok"]).inc();
+        self.load.record_scrape(member.worker.id, scraped.load);
+        note(&member.status, &scraped, memory.tokens.replace(scraped.tokens));
+    }
+
+    /// Whether a worker whose responses kept failing answers on its HTTP base. One without any is given
+    /// the benefit of the doubt: the next responses tell.
+    async fn probe(&self, member: &Member) -> bool {
+        let Some(base) = &member.worker.http_url else { return true };
+        let url = format!("{}/health", base.trim_end_matches('/'));
+        let limits = Limits { timeout: self.timeout(), bytes: MAX_BYTES };
+        match get(&self.client, &url, limits).await {
+            Ok(_) => true,
+            // No such path, or not for us: but it is there and answers.
+            Err(FetchError::Status(status)) => status < 500,
+            Err(_) => false,
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.poll.clamp(MIN_TIMEOUT, MAX_TIMEOUT)
+    }
+}
+
+/// Updates what the status holds of a scrape.
+fn note(status: &Status, scraped: &Scraped, tokens_before: Option<f64>) {
+    if let Some(asleep) = scraped.asleep {
+        status.asleep.store(asleep, Ordering::Relaxed);
+    }
+    if tokens_before.is_some_and(|before| before != scraped.tokens) {
+        status.activity.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+const fn label(error: &FetchError) -> &'static str {
+    match error {
+        FetchError::Timeout(_) => "timeout",
+        FetchError::Transport(_) => "transport",
+        FetchError::Status(_) => "status",
+        FetchError::TooLarge(_) => "too_large",
+    }
+}
