@@ -167,7 +167,7 @@ async fn an_id_of_another_set_is_refused_until_it_is_free() {
     assert_eq!(site.names(), ["a", "b"]);
     fs::write(&other, "workers = []").unwrap();
     owner.load_once().await.unwrap();
-    // Nothing more happens to the refused file: it is tried again by itself.
+    // The refused file is as it was, and is tried again.
     site.wait_for(&["a", "c"]).await;
 }
 

@@ -12,3 +12,6 @@ pub use member::Member;
 pub use registry::{FleetEvent, IdTaken, Registry, Snapshot, diff};
 pub use status::{FAILURES_TO_FAIL, KvState, MISSED_POLLS_TO_FAIL, ModelCard, Status};
 pub use worker::{Worker, WorkerSet};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The registry: ids, generations, changes; and what a member's status makes of what happened to it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::Ordering},
+};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    config::{Profile, Topology},
+    types::WorkerId,
+};
+
+fn set(name: &str) -> Arc<WorkerSet> {
+    let profile = Arc::new(Profile::default());
+    Arc::new(WorkerSet { name: name.into(), profile, kv_block_size: 16, render_url: None })
+}
+
+/// A worker whose name follows from its id; `port` is what may change about it.
+fn worker(set: &Arc<WorkerSet>, id: u64, port: u16) -> Worker {
+    Worker {
+        id: WorkerId(id),
+        name: format!("w{id}").into(),
+        set: set.clone(),
+        model_name: "m".into(),
+        zmq_endpoint: None,
+        replay_endpoint: None,
+        metrics_url: None,
+        http_url: None,
+        endpoint: format!("10.0.0.1:{port}").into(),
+        topology: Topology::default(),
+        terminating: false,
+    }
+}
+
+/// `+id` and `-id` in order.
+fn shown(events: &[FleetEvent]) -> Vec<String> {
+    let show = |event: &FleetEvent| match event {
+        FleetEvent::Added(m) => format!("+{}", m.worker.id),
+        FleetEvent::Removed(m) => format!("-{}", m.worker.id),
+    };
+    events.iter().map(show).collect()
+}
+
+#[test]
+fn a_set_is_replaced_without_touching_what_is_equal() {
+    let (registry, a) = (Registry::default(), set("a"));
+    let replace = |workers| shown(&registry.replace_set("a", workers).unwrap());
+    assert_eq!(replace(vec![worker(&a, 2, 1), worker(&a, 1, 1)]), ["+1", "+2"]);
+    let first = registry.get(WorkerId(1)).unwrap();
+    assert_eq!(replace(vec![worker(&a, 1, 1), worker(&a, 3, 1), worker(&a, 2, 9)]), ["-2", "+2", "+3"]);
+    assert!(Arc::ptr_eq(&first, &registry.get(WorkerId(1)).unwrap()));
+    assert_eq!(&*registry.get(WorkerId(2)).unwrap().worker.endpoint, "10.0.0.1:9");
+    // An equal set that was made anew changes nothing.
+    let again = set("a");
+    let same = vec![worker(&again, 1, 1), worker(&again, 2, 9), worker(&again, 3, 1)];
+    assert_eq!(replace(same), [""; 0]);
+    assert_eq!(replace(vec![]), ["-1", "-2", "-3"]);
+    // Who comes back is somebody new.
+    replace(vec![worker(&a, 1, 1)]);
+    assert!(registry.get(WorkerId(1)).unwrap().generation > first.generation);
+}
+
+#[test]
+fn watchers_wake_at_changes_only() {
+    let (registry, a) = (Registry::default(), set("a"));
+    let mut watcher = registry.watch();
+    registry.replace_set("a", vec![worker(&a, 1, 1)]).unwrap();
+    assert!(watcher.has_changed().unwrap());
+    watcher.mark_unchanged();
+    registry.replace_set("a", vec![worker(&a, 1, 1)]).unwrap();
+    assert!(!watcher.has_changed().unwrap());
+}
+
+#[test]
+fn an_id_or_a_name_of_another_set_is_refused_whole() {
+    let (registry, a, b) = (Registry::default(), set("a"), set("b"));
+    registry.replace_set("a", vec![worker(&a, 1, 1)]).unwrap();
+    let same_name = Worker { id: WorkerId(5), ..worker(&b, 1, 2) };
+    for taken in [worker(&b, 1, 2), same_name] {
+        let what = format!("`w1` ({})", taken.id);
+        let refused = registry.replace_set("b", vec![worker(&b, 2, 1), taken]).unwrap_err();
+        assert_eq!(refused, IdTaken { set: "b".into(), what, taken_by: "a".into() });
+        assert_eq!(registry.snapshot().len(), 1);
+    }
+    let twice = registry.replace_set("b", vec![worker(&b, 2, 1), worker(&b, 2, 2)]).unwrap_err();
+    assert_eq!(twice.taken_by, "b");
+}
+
+#[test]
+fn failing_needs_responses_in_a_row_or_both_polls() {
+    let status = Status::default();
+    assert_eq!(
+        [true, true, false, true, true, true, true].map(|failed| status.record(failed)),
+        [false, false, false, false, false, true, false]
+    );
+    assert!(status.failing() && status.needs_probe());
+    status.probed();
+    assert!(!status.failing());
+    status.missed_scrapes.store(MISSED_POLLS_TO_FAIL, Ordering::Relaxed);
+    assert!(!status.failing());
+    status.missed_models.store(MISSED_POLLS_TO_FAIL, Ordering::Relaxed);
+    assert!(status.failing() && !status.needs_probe());
+}
+
+#[test]
+fn a_member_serves_its_configured_model_until_it_says_otherwise() {
+    let member = Member { worker: worker(&set("a"), 1, 1), generation: 1, status: Status::default() };
+    assert!(member.serves("m").is_some() && member.serves("x").is_none());
+    assert_eq!(member.model_names(), ["m".into()]);
+    let card = ModelCard { id: "x".into(), parent: None, max_model_len: Some(8), owned_by: "vllm".into() };
+    member.status.models.store(Some(Arc::new(vec![card.clone()])));
+    assert_eq!((member.serves("x"), member.serves("m")), (Some(card), None));
+    member.status.kv.store(Arc::new(KvState::Evicted("why".into())));
+    assert_eq!(member.status.evicted().as_deref(), Some("why"));
+}
+
+/// What a watcher holds who applies every change to what it had.
+fn apply(held: &mut BTreeMap<WorkerId, u64>, events: &[FleetEvent]) {
+    for event in events {
+        match event {
+            FleetEvent::Added(m) => assert_eq!(held.insert(m.worker.id, m.generation), None),
+            FleetEvent::Removed(m) => assert_eq!(held.remove(&m.worker.id), Some(m.generation)),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn changes_add_up_to_the_snapshot(
+        steps in proptest::collection::vec((0..3usize, proptest::collection::btree_map(0..8u64, 0..2u16, 0..5)), 1..30)
+    ) {
+        let registry = Registry::default();
+        let sets = ["a", "b", "c"].map(set);
+        let (mut held, mut lagging) = (BTreeMap::new(), registry.snapshot());
+        let mut generations = BTreeSet::new();
+        for (step, (at, workers)) in steps.into_iter().enumerate() {
+            let own = &sets[at];
+            let before = registry.snapshot();
+            let of_others = |id: &u64| before.get(&WorkerId(*id)).is_some_and(|m| m.worker.set.name != own.name);
+            let clash = workers.keys().any(of_others);
+            let described = workers.iter().map(|(id, port)| worker(own, *id, *port)).collect();
+            match registry.replace_set(&own.name, described) {
+                Ok(events) => {
+                    prop_assert!(!clash);
+                    apply(&mut held, &events);
+                    for event in &events {
+                        if let FleetEvent::Added(m) = event {
+                            prop_assert!(generations.insert(m.generation), "a generation twice");
+                        }
+                    }
+                }
+                Err(_) => prop_assert!(clash && Arc::ptr_eq(&before, &registry.snapshot())),
+            }
+            let now = registry.snapshot();
+            let of_set: BTreeMap<_, _> = now.values().filter(|m| m.worker.set.name == own.name)
+                .map(|m| (m.worker.id.0, &*m.worker.endpoint)).collect();
+            prop_assert!(clash || of_set.keys().eq(workers.keys()));
+            prop_assert_eq!(&held, &now.iter().map(|(id, m)| (*id, m.generation)).collect::<BTreeMap<_, _>>());
+            // One that looks every third step only sees the same, with fewer changes.
+            if step % 3 == 0 {
+                let mut caught_up = lagging.iter().map(|(id, m)| (*id, m.generation)).collect();
+                apply(&mut caught_up, &diff(&lagging, &now));
+                prop_assert_eq!(&caught_up, &held);
+                lagging = now;
+            }
+        }
+    }
+}
