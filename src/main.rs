@@ -1,3 +1,59 @@
-//! The Kinference server: arguments, configuration, then the app.
+//! The Kinference server: arguments, configuration, then the app. Exit codes: 0 done, 1 failed, 64 bad configuration.
 
-fn main() {}
+use std::{io, io::Write, path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+use kinference::config::{Config, ConfigErrors, load_workers};
+use tracing_subscriber::EnvFilter;
+
+/// Picks, for every inference request, the engine that will answer it soonest.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Validate it and its workers files, print what is in force, and exit.
+    #[arg(long)]
+    check: bool,
+    /// How log lines are written to stderr.
+    #[arg(long, default_value = "text", value_parser = ["text", "json"])]
+    log_format: String,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match args.log_format.as_str() {
+        "json" => log.json().init(),
+        _ => log.init(),
+    }
+    let config = match load(&args) {
+        Ok(config) => config,
+        Err(errors) => {
+            let _ = writeln!(io::stderr(), "{errors}");
+            return ExitCode::from(64);
+        }
+    };
+    let done = match args.check {
+        true => io::stdout().write_all(config.effective().as_bytes()).map_err(Into::into),
+        false => kinference::app::run(config).await,
+    };
+    if let Err(error) = done {
+        tracing::error!(error = format!("{error:#}"), "kinference stops");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// The configuration; its warnings are logged. To check it is to read its workers files too.
+fn load(args: &Args) -> Result<Config, ConfigErrors> {
+    let (config, mut warnings) = Config::load(&args.config)?;
+    if args.check {
+        warnings.extend(load_workers(&config)?.1);
+    }
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(config)
+}

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use super::{
+    address::header,
+    keys::Keys,
+    kind::{Bool, MILLIS},
+};
+
 /// Settings of the ext_proc front door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtProcConfig {
@@ -29,5 +35,16 @@ impl Default for ExtProcConfig {
             deadline: Duration::from_millis(1000),
             explain_headers: false,
         }
+    }
+}
+
+impl ExtProcConfig {
+    pub(super) fn keys(&mut self, keys: &mut impl Keys) {
+        keys.key("trust_headers", Bool, &mut self.trust_headers);
+        keys.key("tenant_header", header(), &mut self.tenant_header);
+        keys.key("tags_header", header(), &mut self.tags_header);
+        keys.key("pool_header", header(), &mut self.pool_header);
+        keys.key("deadline_ms", MILLIS, &mut self.deadline);
+        keys.key("explain_headers", Bool, &mut self.explain_headers);
     }
 }

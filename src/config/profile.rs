@@ -1,5 +1,10 @@
 //! `[[profile]]`: how prompts are tokenized, latency predicted, and endpoints picked for a worker set.
 
+use super::{
+    keys::Keys,
+    kind::{Bool, COEFFICIENT, Choice, FRACTION, PERCENT, count, text, whole},
+};
+
 /// How prompts become tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TokenizeMode {
@@ -12,6 +17,13 @@ pub enum TokenizeMode {
     Compare,
 }
 
+const TOKENIZE_MODES: Choice<TokenizeMode> = Choice(&[
+    ("render", TokenizeMode::Render),
+    ("local", TokenizeMode::Local),
+    ("compare", TokenizeMode::Compare),
+    ("http", TokenizeMode::Render),
+]);
+
 /// A named way of tokenizing, predicting and picking, shared by worker sets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
@@ -23,6 +35,17 @@ pub struct Profile {
     pub predictor: PredictorConfig,
     /// `[profile.picker]`
     pub picker: PickerConfig,
+}
+
+impl Profile {
+    pub(super) fn keys(&mut self, keys: &mut impl Keys) {
+        keys.required("name", text(), &mut self.name);
+        keys.section("tokenize", |keys| {
+            keys.key("mode", TOKENIZE_MODES, &mut self.tokenize_mode);
+        });
+        keys.section("predictor", |keys| self.predictor.keys(keys));
+        keys.section("picker", |keys| self.picker.keys(keys));
+    }
 }
 
 /// Coefficients of the TTFT prediction; milliseconds unless named otherwise.
@@ -82,6 +105,28 @@ impl Default for PredictorConfig {
     }
 }
 
+impl PredictorConfig {
+    fn keys(&mut self, keys: &mut impl Keys) {
+        keys.key("base_ms", COEFFICIENT, &mut self.base_ms);
+        keys.key("forward_pass_ms", COEFFICIENT, &mut self.forward_pass_ms);
+        keys.key("queue_ms_per_entry", COEFFICIENT, &mut self.queue_ms_per_entry);
+        keys.key("attention_uncached_block_ms", COEFFICIENT, &mut self.attention_uncached_block_ms);
+        let per_every_block = &mut self.attention_uncached_per_every_block_ms;
+        keys.key("attention_uncached_per_every_block_ms", COEFFICIENT, per_every_block);
+        keys.key("cache_pressure_penalty_ms", COEFFICIENT, &mut self.cache_pressure_penalty_ms);
+        let saturated = &mut self.cache_pressure_saturated_threshold;
+        keys.key("cache_pressure_saturated_threshold", FRACTION, saturated);
+        keys.key("saturated_cold_ms_per_entry", COEFFICIENT, &mut self.saturated_cold_ms_per_entry);
+        keys.key("q_running_penalty_peak_ms", COEFFICIENT, &mut self.q_running_penalty_peak_ms);
+        keys.key("q_running_penalty_peak_qr", count(1), &mut self.q_running_penalty_peak_qr);
+        keys.key("q_running_penalty_falloff_qr", count(1), &mut self.q_running_penalty_falloff_qr);
+        keys.key("inflight_concurrent_capacity", count(0), &mut self.inflight_concurrent_capacity);
+        keys.key("expected_overlap_alpha", FRACTION, &mut self.expected_overlap_alpha);
+        keys.key("backlog_weight", COEFFICIENT, &mut self.backlog_weight);
+        keys.key("lower_tier_credit", FRACTION, &mut self.lower_tier_credit);
+    }
+}
+
 /// How one worker is chosen among predictions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PickerConfig {
@@ -115,5 +160,19 @@ impl Default for PickerConfig {
             replication_warm_threshold_fraction: 0.5,
             seed: None,
         }
+    }
+}
+
+impl PickerConfig {
+    fn keys(&mut self, keys: &mut impl Keys) {
+        keys.key("top_k_min", count(1), &mut self.top_k_min);
+        keys.key("top_k_fraction", FRACTION, &mut self.top_k_fraction);
+        keys.key("tie_tolerance_ms", COEFFICIENT, &mut self.tie_tolerance_ms);
+        keys.key("inflight_tracking", Bool, &mut self.inflight_tracking);
+        keys.key("replication_threshold_pct", PERCENT, &mut self.replication_threshold_pct);
+        keys.key("replication_warm_target", count(0), &mut self.replication_warm_target);
+        let warm = &mut self.replication_warm_threshold_fraction;
+        keys.key("replication_warm_threshold_fraction", FRACTION, warm);
+        keys.optional("seed", whole(0, i64::MAX), &mut self.seed);
     }
 }

@@ -1,8 +1,17 @@
 //! Top-level keys, and the whole of the configuration.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
-use super::{ExtProcConfig, Profile, WorkerSetConfig};
+use super::{
+    ExtProcConfig, KubernetesConfig, LeaderElectionConfig, MetricsConfig, PolicyConfig, Profile,
+    RateLimitConfig, TokenReviewConfig, TokenizeConfig, WorkerSetConfig,
+    address::Bind,
+    keys::Keys,
+    kind::{Bool, Kib, MILLIS, SECS, count},
+};
 
 /// The validated configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +42,67 @@ pub struct Config {
     pub tokenize: TokenizeConfig,
     /// `[ext_proc]`
     pub ext_proc: ExtProcConfig,
+    /// `[metrics]`
+    pub metrics: MetricsConfig,
+    /// `[policy]`
+    pub policy: PolicyConfig,
+    /// `[kubernetes]`
+    pub kubernetes: KubernetesConfig,
+    /// `[token_review]`
+    pub token_review: TokenReviewConfig,
+    /// `[rate_limit]`
+    pub rate_limit: RateLimitConfig,
+    /// `[leader_election]`
+    pub leader_election: LeaderElectionConfig,
+}
+
+impl Config {
+    /// The defaults, with a placeholder for `listen`, which has none.
+    pub(super) fn blank() -> Self {
+        Self {
+            listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
+            admin_listen: None,
+            mock_mode: false,
+            dashboard_max_workers: 16,
+            metrics_poll: Duration::from_millis(1000),
+            models_refresh: Duration::from_secs(30),
+            replay_timeout: Duration::from_secs(60),
+            observation_ttl: Duration::from_secs(600),
+            body: BodyLimits::default(),
+            profiles: Vec::new(),
+            workersets: Vec::new(),
+            tokenize: TokenizeConfig::default(),
+            ext_proc: ExtProcConfig::default(),
+            metrics: MetricsConfig::default(),
+            policy: PolicyConfig::default(),
+            kubernetes: KubernetesConfig::default(),
+            token_review: TokenReviewConfig::default(),
+            rate_limit: RateLimitConfig::default(),
+            leader_election: LeaderElectionConfig::default(),
+        }
+    }
+
+    pub(super) fn keys<K: Keys>(&mut self, keys: &mut K) {
+        keys.required("listen", Bind, &mut self.listen);
+        keys.optional("admin_listen", Bind, &mut self.admin_listen);
+        keys.key("mock_mode", Bool, &mut self.mock_mode);
+        keys.key("dashboard_max_workers", count(0), &mut self.dashboard_max_workers);
+        keys.key("metrics_poll_ms", MILLIS, &mut self.metrics_poll);
+        keys.key("models_refresh_secs", SECS, &mut self.models_refresh);
+        keys.key("replay_timeout_ms", MILLIS, &mut self.replay_timeout);
+        keys.key("observation_ttl_secs", SECS, &mut self.observation_ttl);
+        self.body.keys(keys);
+        keys.section("ext_proc", |keys| self.ext_proc.keys(keys));
+        keys.section("tokenize", |keys| self.tokenize.keys(keys));
+        keys.section("metrics", |keys| self.metrics.keys(keys));
+        keys.section("policy", |keys| self.policy.keys(keys));
+        keys.section("kubernetes", |keys| self.kubernetes.keys(keys));
+        keys.section("token_review", |keys| self.token_review.keys(keys));
+        keys.section("rate_limit", |keys| self.rate_limit.keys(keys));
+        keys.section("leader_election", |keys| self.leader_election.keys(keys));
+        keys.array("profile", (&mut self.profiles, Profile::default), Profile::keys);
+        keys.array("workerset", (&mut self.workersets, WorkerSetConfig::blank), WorkerSetConfig::keys);
+    }
 }
 
 /// Caps of buffered request bodies, in bytes.
@@ -59,19 +129,11 @@ impl Default for BodyLimits {
     }
 }
 
-/// `[tokenize]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenizeConfig {
-    /// Idle HTTP connections kept per engine.
-    pub pool_max_idle_per_host: Option<usize>,
-    /// `{mount_dir}/{model}/tokenizer.json`; unset: from the Hub.
-    pub mount_dir: Option<PathBuf>,
-    /// Load each model's tokenizer when a worker registers.
-    pub warmup: bool,
-}
-
-impl Default for TokenizeConfig {
-    fn default() -> Self {
-        Self { pool_max_idle_per_host: None, mount_dir: None, warmup: true }
+impl BodyLimits {
+    fn keys(&mut self, keys: &mut impl Keys) {
+        keys.key("body_max_total_kb", Kib, &mut self.total_bytes);
+        keys.key("body_max_request_kb", Kib, &mut self.request_bytes);
+        keys.key("body_ttl_secs", SECS, &mut self.ttl);
+        keys.key("body_idle_timeout_secs", SECS, &mut self.idle_timeout);
     }
 }

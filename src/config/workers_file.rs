@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 
+use super::{
+    address::{base_url, endpoint_of, host_port, url, zmq},
+    keys::Keys,
+    kind::{any_text, text, whole},
+};
+
 /// Where a worker runs; for the dashboard and observations only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Topology {
@@ -42,4 +48,58 @@ pub struct WorkerEntry {
     pub endpoint: Arc<str>,
     /// Topology labels.
     pub topology: Topology,
+}
+
+impl WorkerEntry {
+    /// Placeholders for the required keys.
+    pub(super) fn blank() -> Self {
+        Self {
+            worker_id_str: "".into(),
+            worker_id_num: 0,
+            model_name: "".into(),
+            zmq_endpoint: None,
+            replay_endpoint: None,
+            metrics_url: None,
+            http_url: None,
+            endpoint: "".into(),
+            topology: Topology::default(),
+        }
+    }
+
+    pub(super) fn keys(&mut self, keys: &mut impl Keys, mock_mode: bool) {
+        keys.required("worker_id_str", text(), &mut self.worker_id_str);
+        keys.required("worker_id_num", whole(0, i64::MAX), &mut self.worker_id_num);
+        keys.required("model_name", text(), &mut self.model_name);
+        let accepted = "`tcp://host:port` or `ipc://path`; only in mock mode it may be left out";
+        keys.maybe("zmq_endpoint", zmq().described(accepted), &mut self.zmq_endpoint, !mock_mode);
+        keys.optional("replay_endpoint", zmq(), &mut self.replay_endpoint);
+        keys.optional("metrics_url", url(), &mut self.metrics_url);
+        let base_sound = keys.optional("http_url", base_url(), &mut self.http_url);
+        let mut endpoint = None;
+        let accepted = "`host:port`, or left out where `http_url` is set";
+        let due = base_sound && self.http_url.is_none();
+        keys.maybe("endpoint", host_port().described(accepted), &mut endpoint, due);
+        let derived = || self.http_url.as_deref().and_then(endpoint_of).map(Into::into);
+        self.endpoint = endpoint.or_else(derived).unwrap_or_default();
+        self.topology.keys(keys);
+    }
+}
+
+impl Topology {
+    fn keys(&mut self, keys: &mut impl Keys) {
+        let labels = [
+            ("pod_name", &mut self.pod_name),
+            ("namespace", &mut self.namespace),
+            ("node_name", &mut self.node_name),
+            ("node_ip", &mut self.node_ip),
+            ("pod_ip", &mut self.pod_ip),
+            ("availability_zone", &mut self.availability_zone),
+            ("instance_type", &mut self.instance_type),
+        ];
+        for (name, slot) in labels {
+            keys.optional(name, any_text::<String>(), slot);
+            // Templates write an empty label for one that they do not know.
+            slot.take_if(|label| label.is_empty());
+        }
+    }
 }

@@ -2,6 +2,12 @@
 
 use std::path::PathBuf;
 
+use super::{
+    address::url,
+    keys::Keys,
+    kind::{Choice, FilePath, count, port, text},
+};
+
 /// One worker set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSetConfig {
@@ -15,6 +21,24 @@ pub struct WorkerSetConfig {
     pub render_url: Option<String>,
     /// Where its workers come from.
     pub discovery: Discovery,
+}
+
+impl WorkerSetConfig {
+    /// Placeholders for the required keys.
+    pub(super) fn blank() -> Self {
+        let discovery = Discovery::Static { workers_file: PathBuf::new() };
+        Self { name: String::new(), profile: String::new(), kv_block_size: 0, render_url: None, discovery }
+    }
+
+    pub(super) fn keys<K: Keys>(&mut self, keys: &mut K) {
+        keys.required("name", text(), &mut self.name);
+        keys.required("profile", text(), &mut self.profile);
+        keys.required("kv_block_size", count(1), &mut self.kv_block_size);
+        keys.optional("render_url", url(), &mut self.render_url);
+        let mut discovery = DiscoveryKeys::from(self.discovery.clone());
+        keys.section("discovery", |keys| discovery.keys(keys));
+        self.discovery = discovery.into();
+    }
 }
 
 /// Where workers come from.
@@ -50,5 +74,73 @@ pub struct PortDefaults {
 impl Default for PortDefaults {
     fn default() -> Self {
         Self { http_port: 8000, zmq_port: 5557, replay_port: None }
+    }
+}
+
+impl PortDefaults {
+    pub(super) fn keys(&mut self, keys: &mut impl Keys) {
+        keys.key("http_port", port(), &mut self.http_port);
+        keys.key("zmq_port", port(), &mut self.zmq_port);
+        keys.optional("replay_port", port(), &mut self.replay_port);
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Mode {
+    #[default]
+    Static,
+    Kubernetes,
+}
+
+const MODES: Choice<Mode> = Choice(&[("static", Mode::Static), ("kubernetes", Mode::Kubernetes)]);
+
+/// `[workerset.discovery]` as it is written: all keys side by side, some of them due in one mode only.
+#[derive(Debug, Default)]
+struct DiscoveryKeys {
+    mode: Mode,
+    workers_file: Option<PathBuf>,
+    service_name: Option<String>,
+    namespace: Option<String>,
+    defaults: PortDefaults,
+}
+
+impl DiscoveryKeys {
+    fn keys<K: Keys>(&mut self, keys: &mut K) {
+        let sure = keys.key("mode", MODES, &mut self.mode);
+        keys.maybe("workers_file", FilePath, &mut self.workers_file, sure && self.mode == Mode::Static);
+        keys.maybe("service_name", text(), &mut self.service_name, sure && self.mode == Mode::Kubernetes);
+        keys.optional("namespace", text(), &mut self.namespace);
+        keys.section("defaults", |keys| self.defaults.keys(keys));
+    }
+}
+
+impl From<Discovery> for DiscoveryKeys {
+    fn from(discovery: Discovery) -> Self {
+        match discovery {
+            Discovery::Static { workers_file } => {
+                Self { workers_file: Some(workers_file), ..Self::default() }
+            }
+            Discovery::Kubernetes { service_name, namespace, defaults } => Self {
+                mode: Mode::Kubernetes,
+                service_name: Some(service_name),
+                namespace,
+                defaults,
+                workers_file: None,
+            },
+        }
+    }
+}
+
+impl From<DiscoveryKeys> for Discovery {
+    // What is due and missing has been reported: the placeholders do not get out.
+    fn from(keys: DiscoveryKeys) -> Self {
+        match keys.mode {
+            Mode::Static => Self::Static { workers_file: keys.workers_file.unwrap_or_default() },
+            Mode::Kubernetes => Self::Kubernetes {
+                service_name: keys.service_name.unwrap_or_default(),
+                namespace: keys.namespace,
+                defaults: keys.defaults,
+            },
+        }
     }
 }

@@ -1,0 +1,51 @@
+//! `[leader_election]`: which replica writes the status of resources.
+//!
+//! Invariant: a lease is renewed before it runs out: `renew_grace` < `lease_duration`.
+
+use std::time::Duration;
+
+use super::{
+    keys::Keys,
+    kind::{Bool, SECS, text},
+};
+
+/// `[leader_election]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElectionConfig {
+    /// Contend for the Lease.
+    pub enabled: bool,
+    /// Its name, not empty.
+    pub lease_name: String,
+    /// Its namespace; unset: inherited.
+    pub namespace: Option<String>,
+    /// How long it is valid.
+    pub lease_duration: Duration,
+    /// It is renewed once within this of running out.
+    pub renew_grace: Duration,
+    /// Pause after a Lease operation that failed.
+    pub retry: Duration,
+}
+
+impl Default for LeaderElectionConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            lease_name: "bllmp".into(),
+            namespace: None,
+            lease_duration: Duration::from_secs(15),
+            renew_grace: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+        }
+    }
+}
+
+impl LeaderElectionConfig {
+    pub(super) fn keys(&mut self, keys: &mut impl Keys) {
+        keys.key("enabled", Bool, &mut self.enabled);
+        keys.key("lease_name", text(), &mut self.lease_name);
+        keys.optional("namespace", text(), &mut self.namespace);
+        keys.key("lease_duration_secs", SECS, &mut self.lease_duration);
+        keys.key("renew_grace_secs", SECS, &mut self.renew_grace);
+        keys.key("retry_secs", SECS, &mut self.retry);
+    }
+}

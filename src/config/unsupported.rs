@@ -1,0 +1,39 @@
+//! Features that the configuration knows and this version does not have. Whoever builds one deletes its line.
+
+use toml::Value;
+
+use super::{
+    Config, ConfigError, Discovery, TenantLabels,
+    kind::Kind,
+    metrics::Labels,
+    report::{Problem, shown},
+};
+
+impl Config {
+    /// One error for each feature that is switched on and not built yet.
+    pub fn unsupported(&self) -> Vec<ConfigError> {
+        let enabled = Value::Boolean(true);
+        let labels = Labels.show(&self.metrics.tenant_labels);
+        let mut found = Vec::new();
+        let mut check = |on: bool, (path, value, feature): (&str, &Value, &str)| {
+            if on {
+                let problem = Problem::Unsupported { value: shown(value), feature: feature.into() };
+                found.push(ConfigError { file: None, path: path.into(), problem });
+            }
+        };
+        let labelled = self.metrics.tenant_labels != TenantLabels::None;
+        check(labelled, ("metrics.tenant_labels", &labels, "tenant labels"));
+        check(self.policy.enabled, ("policy.enabled", &enabled, "routing policies"));
+        check(self.kubernetes.enabled, ("kubernetes.enabled", &enabled, "worker sets from Kubernetes"));
+        check(self.token_review.enabled, ("token_review.enabled", &enabled, "token review"));
+        check(self.rate_limit.enabled, ("rate_limit.enabled", &enabled, "the rate limiter service"));
+        check(self.leader_election.enabled, ("leader_election.enabled", &enabled, "leader election"));
+        let mode = Value::String("kubernetes".into());
+        for (index, set) in self.workersets.iter().enumerate() {
+            let path = format!("workerset[{index}].discovery.mode");
+            let watched = matches!(set.discovery, Discovery::Kubernetes { .. });
+            check(watched, (&path, &mode, "discovery through Kubernetes"));
+        }
+        found
+    }
+}
