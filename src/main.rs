@@ -1,6 +1,6 @@
 //! The Kinference server: arguments, configuration, then the app. Exit codes: 0 done, 1 failed, 64 bad configuration.
 
-use std::{io, io::Write, path::PathBuf, process::ExitCode};
+use std::{io, io::IsTerminal, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use kinference::config::{Config, ConfigErrors, load_workers};
@@ -21,31 +21,30 @@ struct Args {
     log_format: String,
 }
 
+/// What shells know as a usage error.
+const BAD_CONFIGURATION: u8 = 64;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal());
     match args.log_format.as_str() {
         "json" => log.json().init(),
         _ => log.init(),
     }
-    let config = match load(&args) {
-        Ok(config) => config,
-        Err(errors) => {
-            let _ = writeln!(io::stderr(), "{errors}");
-            return ExitCode::from(64);
-        }
-    };
+    let loaded = load(&args).map_err(|errors| writeln!(io::stderr(), "{errors}"));
+    let Ok(config) = loaded else { return ExitCode::from(BAD_CONFIGURATION) };
     let done = match args.check {
         true => io::stdout().write_all(config.effective().as_bytes()).map_err(Into::into),
         false => kinference::app::run(config).await,
     };
-    if let Err(error) = done {
-        tracing::error!(error = format!("{error:#}"), "kinference stops");
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    tracing::error!(error = format!("{error:#}"), "kinference stops");
+    ExitCode::FAILURE
 }
 
 /// The configuration; its warnings are logged. To check it is to read its workers files too.

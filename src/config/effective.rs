@@ -46,7 +46,12 @@ impl Keys for Writer {
         self.key(name, kind, slot)
     }
 
-    fn maybe<K: Kind>(&mut self, name: &'static str, kind: K, slot: &mut Option<K::Value>, _: bool) -> bool {
+    fn maybe<K: Kind>(
+        &mut self,
+        name: &'static str,
+        kind: K,
+        (slot, _): (&mut Option<K::Value>, bool),
+    ) -> bool {
         match slot {
             Some(value) => self.line(name, &kind.show(value)),
             None => self.out.push_str(&format!("# {name} is unset\n")),
@@ -68,4 +73,6 @@ impl Keys for Writer {
             self.headed(name, ("[[", "]]"), |writer| keys(item, writer));
         }
     }
+
+    fn idle(&mut self, _: &[&str], _: &str) {}
 }

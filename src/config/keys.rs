@@ -13,9 +13,8 @@ pub(super) trait Keys {
     /// A key without a default; its slot holds a placeholder that an error keeps from getting out.
     fn required<K: Kind>(&mut self, name: &'static str, kind: K, slot: &mut K::Value) -> bool;
 
-    /// A key that may be unset, unless it is `due`.
-    fn maybe<K: Kind>(&mut self, name: &'static str, kind: K, slot: &mut Option<K::Value>, due: bool)
-    -> bool;
+    /// A key that may be unset, unless it is due: `slot.1`.
+    fn maybe<K: Kind>(&mut self, name: &'static str, kind: K, slot: (&mut Option<K::Value>, bool)) -> bool;
 
     /// A table inside this one.
     fn section(&mut self, name: &'static str, keys: impl FnOnce(&mut Self));
@@ -28,8 +27,11 @@ pub(super) trait Keys {
         keys: impl FnMut(&mut T, &mut Self),
     );
 
+    /// Keys just gone through that have no effect here; `why` follows "has no effect".
+    fn idle(&mut self, names: &[&str], why: &str);
+
     /// A key that may be unset.
     fn optional<K: Kind>(&mut self, name: &'static str, kind: K, slot: &mut Option<K::Value>) -> bool {
-        self.maybe(name, kind, slot, false)
+        self.maybe(name, kind, (slot, false))
     }
 }

@@ -11,7 +11,7 @@ use super::{
     checks::TakenIds,
     keys::Keys,
     reader::Reader,
-    report::{Problem, Report, Warnings, shortened},
+    report::{Loaded, Problem, Report, shortened},
 };
 
 impl Config {
@@ -19,7 +19,7 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn parse(text: &str, dir: &Path) -> Result<(Self, Warnings), ConfigErrors> {
+    pub fn parse(text: &str, dir: &Path) -> Loaded<Self> {
         let (config, report) = read_config(text, dir);
         report.done(config)
     }
@@ -28,7 +28,7 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn load(path: &Path) -> Result<(Self, Warnings), ConfigErrors> {
+    pub fn load(path: &Path) -> Loaded<Self> {
         let dir = path.parent().unwrap_or(Path::new(""));
         // Without a working directory relative paths stay as they are.
         let dir = if dir.as_os_str().is_empty() { std::env::current_dir() } else { std::path::absolute(dir) };
@@ -55,7 +55,7 @@ impl Config {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn parse_workers(text: &str, mock_mode: bool) -> Result<(Vec<WorkerEntry>, Warnings), ConfigErrors> {
+pub fn parse_workers(text: &str, mock_mode: bool) -> Loaded<Vec<WorkerEntry>> {
     let root = match parse_toml(text) {
         Ok(root) => root,
         Err(report) => return report.done(Vec::new()),
@@ -78,9 +78,7 @@ pub fn parse_workers(text: &str, mock_mode: bool) -> Result<(Vec<WorkerEntry>, W
 ///
 /// # Errors
 /// Everything that is wrong with all of the files.
-pub fn load_workers(
-    config: &Config,
-) -> Result<(Vec<(&WorkerSetConfig, Vec<WorkerEntry>)>, Warnings), ConfigErrors> {
+pub fn load_workers(config: &Config) -> Loaded<Vec<(&WorkerSetConfig, Vec<WorkerEntry>)>> {
     let (mut report, mut sets, mut taken) = (Report::default(), Vec::new(), TakenIds::default());
     for set in &config.workersets {
         let Discovery::Static { workers_file } = &set.discovery else { continue };
@@ -116,10 +114,7 @@ fn read_config(text: &str, dir: &Path) -> (Config, Report) {
     (config, report)
 }
 
-fn in_file<T>(
-    loaded: Result<(T, Warnings), ConfigErrors>,
-    file: &Path,
-) -> Result<(T, Warnings), ConfigErrors> {
+fn in_file<T>(loaded: Loaded<T>, file: &Path) -> Loaded<T> {
     let (value, warnings) = loaded.map_err(|errors| errors.in_file(file))?;
     Ok((value, warnings.into_iter().map(|warning| format!("{}: {warning}", file.display())).collect()))
 }

@@ -33,7 +33,7 @@ pub use metrics::{MetricsConfig, TenantLabels};
 pub use policy::PolicyConfig;
 pub use profile::{PickerConfig, PredictorConfig, Profile, TokenizeMode};
 pub use rate_limit::RateLimitConfig;
-pub use report::{ConfigError, ConfigErrors, Problem, Warnings};
+pub use report::{ConfigError, ConfigErrors, Loaded, Problem, Warnings};
 pub use server::{BodyLimits, Config};
 pub use token_review::TokenReviewConfig;
 pub use tokenize::TokenizeConfig;

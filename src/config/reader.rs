@@ -33,12 +33,10 @@ impl<'t> Reader<'t> {
     /// Unknown keys of the root are errors.
     pub(super) fn refuse_unknown(mut self) -> Report {
         for (key, nearest) in self.unknown() {
-            let mut accepted: Vec<_> = self.known.iter().map(|key| format!("`{key}`")).collect();
+            let mut accepted = self.known.clone();
             accepted.sort_unstable();
-            self.report.push(
-                key,
-                Problem::Unknown { accepted: accepted.join(", "), nearest: nearest.map(Into::into) },
-            );
+            let accepted = accepted.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+            self.report.push(key, Problem::Unknown { accepted, nearest: nearest.map(Into::into) });
         }
         self.report
     }
@@ -107,7 +105,7 @@ impl Keys for Reader<'_> {
 
     fn required<K: Kind>(&mut self, name: &'static str, kind: K, slot: &mut K::Value) -> bool {
         let mut found = None;
-        let ok = self.maybe(name, kind, &mut found, true);
+        let ok = self.maybe(name, kind, (&mut found, true));
         found.into_iter().for_each(|value| *slot = value);
         ok
     }
@@ -116,8 +114,7 @@ impl Keys for Reader<'_> {
         &mut self,
         name: &'static str,
         kind: K,
-        slot: &mut Option<K::Value>,
-        due: bool,
+        (slot, due): (&mut Option<K::Value>, bool),
     ) -> bool {
         match self.raw(name) {
             Some(raw) => {
@@ -165,6 +162,12 @@ impl Keys for Reader<'_> {
                 }
             }
             Some(other) => self.report.reject(path, other, array_of_tables(name)),
+        }
+    }
+
+    fn idle(&mut self, names: &[&str], why: &str) {
+        for name in names.iter().filter(|name| self.table.is_some_and(|table| table.contains_key(**name))) {
+            self.report.warnings.push(format!("`{}` has no effect {why}", self.at(name)));
         }
     }
 }

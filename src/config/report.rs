@@ -9,6 +9,9 @@ use toml::Value;
 /// Keys that were ignored, one readable line each with the key's path and the nearest known key.
 pub type Warnings = Vec<String>;
 
+/// What came of reading: the thing and warnings about it, or every error.
+pub type Loaded<T> = Result<(T, Warnings), ConfigErrors>;
+
 /// Characters of a value or a key that a report shows.
 const SHOWN_CHARS: usize = 80;
 /// Longer keys are nobody's typing mistake; comparing them with the known ones would only cost time.
@@ -151,7 +154,7 @@ impl Report {
     }
 
     /// `value` and the warnings, unless there were errors.
-    pub(super) fn done<T>(self, value: T) -> Result<(T, Warnings), ConfigErrors> {
+    pub(super) fn done<T>(self, value: T) -> Loaded<T> {
         if self.errors.is_empty() {
             Ok((value, self.warnings))
         } else {
@@ -199,7 +202,7 @@ pub(super) fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
         .max_by(|a, b| similarity(a).total_cmp(&similarity(b)))
 }
 
-/// `; did you mean ...?`, or nothing.
+/// ` (did you mean ...?)`, or nothing.
 pub(super) fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map(|key| format!("; did you mean `{key}`?")).unwrap_or_default()
+    nearest.map(|key| format!(" (did you mean `{key}`?)")).unwrap_or_default()
 }

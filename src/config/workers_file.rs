@@ -71,14 +71,14 @@ impl WorkerEntry {
         keys.required("worker_id_num", whole(0, i64::MAX), &mut self.worker_id_num);
         keys.required("model_name", text(), &mut self.model_name);
         let accepted = "`tcp://host:port` or `ipc://path`; only in mock mode it may be left out";
-        keys.maybe("zmq_endpoint", zmq().described(accepted), &mut self.zmq_endpoint, !mock_mode);
+        keys.maybe("zmq_endpoint", zmq().described(accepted), (&mut self.zmq_endpoint, !mock_mode));
         keys.optional("replay_endpoint", zmq(), &mut self.replay_endpoint);
         keys.optional("metrics_url", url(), &mut self.metrics_url);
         let base_sound = keys.optional("http_url", base_url(), &mut self.http_url);
         let mut endpoint = None;
         let accepted = "`host:port`, or left out where `http_url` is set";
         let due = base_sound && self.http_url.is_none();
-        keys.maybe("endpoint", host_port().described(accepted), &mut endpoint, due);
+        keys.maybe("endpoint", host_port().described(accepted), (&mut endpoint, due));
         let derived = || self.http_url.as_deref().and_then(endpoint_of).map(Into::into);
         self.endpoint = endpoint.or_else(derived).unwrap_or_default();
         self.topology.keys(keys);

@@ -107,10 +107,17 @@ struct DiscoveryKeys {
 impl DiscoveryKeys {
     fn keys<K: Keys>(&mut self, keys: &mut K) {
         let sure = keys.key("mode", MODES, &mut self.mode);
-        keys.maybe("workers_file", FilePath, &mut self.workers_file, sure && self.mode == Mode::Static);
-        keys.maybe("service_name", text(), &mut self.service_name, sure && self.mode == Mode::Kubernetes);
+        keys.maybe("workers_file", FilePath, (&mut self.workers_file, sure && self.mode == Mode::Static));
+        keys.maybe("service_name", text(), (&mut self.service_name, sure && self.mode == Mode::Kubernetes));
         keys.optional("namespace", text(), &mut self.namespace);
         keys.section("defaults", |keys| self.defaults.keys(keys));
+        match self.mode {
+            Mode::Static => keys.idle(&["service_name", "namespace"], "with `mode = \"static\"`"),
+            Mode::Kubernetes => keys.idle(&["workers_file"], "with `mode = \"kubernetes\"`"),
+        }
+        if self.mode == Mode::Static && self.defaults != PortDefaults::default() {
+            keys.idle(&["defaults"], "with `mode = \"static\"`");
+        }
     }
 }
 

@@ -1,0 +1,58 @@
+//! The command line: `--check`, its output and its exit codes.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use kinference::config::Config;
+
+use crate::file;
+
+fn check(config: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kinference"))
+        .arg("--check")
+        .arg("--config")
+        .arg(config)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn the_samples_are_valid_and_print_back() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/kinference.toml");
+    let output = check(&sample);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    let (config, warnings) = Config::load(&sample).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(Config::parse(text(&output.stdout), Path::new("")).unwrap(), (config, vec![]));
+}
+
+#[test]
+fn what_does_not_do_is_reported_with_exit_code_64() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("k.toml");
+    let refused = |words: &[&str]| {
+        let output = check(&config);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(64), ""));
+        for word in words {
+            assert!(text(&output.stderr).contains(word), "{word:?} is not in {}", text(&output.stderr));
+        }
+    };
+    refused(&["k.toml: 1 error", "cannot be read"]);
+    fs::write(&config, b"listen = \"\xff\"").unwrap();
+    refused(&["line 1, column 11: not UTF-8"]);
+    fs::write(&config, file(&[("", "metrics_poll_ms = 0"), ("[policy]", "enabled = true")])).unwrap();
+    refused(&["2 errors", "`metrics_poll_ms` is 0", "`policy.enabled` is true, but this version"]);
+    fs::write(&config, file(&[])).unwrap();
+    refused(&["workers.toml: 1 error", "cannot be read"]);
+    fs::write(dir.path().join("workers.toml"), "workers = []\nx = 1").unwrap();
+    let output = check(&config);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("workers.toml: `x` is no known key"), "{}", text(&output.stderr));
+}
