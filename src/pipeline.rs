@@ -47,6 +47,11 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// A placement that reserves no load (mock mode, and tests of what comes after a decision).
+    pub fn unreserved(decision: Arc<Decision>) -> Self {
+        Self { decision }
+    }
+
     /// The first byte of a streamed answer's body went by.
     pub fn first_token(&mut self) {}
 

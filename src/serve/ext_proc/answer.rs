@@ -1,0 +1,93 @@
+//! Watches a response's body go by: its first byte, its usage, the id of a stored response. Changes nothing.
+//!
+//! Invariant: what is found does not depend on where the body was cut into chunks.
+
+use super::{inbound::ResponseHead, sse::SseReader, tail::Tail, usage::Found};
+use crate::types::Usage;
+
+enum Format {
+    /// Compressed, or of a type that tells no usage.
+    Opaque,
+    Json(Tail),
+    Sse(SseReader),
+}
+
+/// A response's body as seen so far.
+pub struct Answer {
+    streamed: bool,
+    begun: bool,
+    stored: bool,
+    told: bool,
+    format: Format,
+    found: Found,
+}
+
+/// What a chunk brought.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The first byte of a streamed answer.
+    pub first_token: bool,
+    /// The id of a response that the engine stores.
+    pub stored: Option<String>,
+}
+
+impl Answer {
+    /// A body with that head; `stored`: its id names it in later requests.
+    pub fn new(head: &ResponseHead, stored: bool) -> Self {
+        let essence = head.content_type.split(';').next().unwrap_or_default().trim();
+        let streamed = essence == "text/event-stream";
+        let format = match essence {
+            _ if head.encoded => Format::Opaque,
+            _ if streamed => Format::Sse(SseReader::default()),
+            "application/json" => Format::Json(Tail::default()),
+            _ => Format::Opaque,
+        };
+        let stored = stored && head.status < 400;
+        Self { streamed, begun: false, stored, told: false, format, found: Found::default() }
+    }
+
+    /// Sees a piece of the body.
+    pub fn push(&mut self, bytes: &[u8]) -> Seen {
+        let first_token = self.streamed && !self.begun && !bytes.is_empty();
+        self.begun |= !bytes.is_empty();
+        match &mut self.format {
+            Format::Opaque => {}
+            Format::Json(body) => body.push(bytes),
+            Format::Sse(reader) => {
+                let wants_id = self.stored && !self.told;
+                let found = &mut self.found;
+                reader.push(bytes, &mut |data| event(data, wants_id, found));
+            }
+        }
+        Seen { first_token, stored: self.tell_stored() }
+    }
+
+    /// The body is over: what it used, and a stored id not told before.
+    pub fn finish(&mut self) -> (Seen, Option<Usage>) {
+        match &mut self.format {
+            Format::Opaque => {}
+            Format::Json(body) => self.found.read(body),
+            Format::Sse(reader) => {
+                let wants_id = self.stored && !self.told;
+                let found = &mut self.found;
+                reader.finish(&mut |data| event(data, wants_id, found));
+            }
+        }
+        let stored = self.tell_stored();
+        (Seen { first_token: false, stored }, self.found.usage())
+    }
+
+    fn tell_stored(&mut self) -> Option<String> {
+        let id = self.found.id().filter(|_| self.stored && !self.told)?.to_owned();
+        self.told = true;
+        Some(id)
+    }
+}
+
+/// Most events are one token each and say nothing for us: those are not parsed.
+fn event(data: &Tail, wants_id: bool, found: &mut Found) {
+    let text = String::from_utf8_lossy(data.bytes());
+    if text.contains("\"usage\"") || (wants_id && text.contains("\"response\"")) {
+        found.read(data);
+    }
+}

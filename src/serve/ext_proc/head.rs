@@ -1,0 +1,122 @@
+//! What the request's headers and metadata say, read once when they arrive.
+//!
+//! Invariant: tenant, tags and pool come from a trusted source or not at all.
+
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::{config::core::v3::Metadata, service::ext_proc::v3::HttpHeaders};
+
+use super::{headers::Headers, metadata, names};
+use crate::{
+    config::ExtProcConfig,
+    pipeline::{Incoming, IncomingBody},
+    types::{Api, ErrorShape, RequestKind},
+};
+
+/// The head of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// `x-request-id`, or one of our own.
+    pub request_id: Arc<str>,
+    /// By method and path.
+    pub kind: RequestKind,
+    /// Whose error format the client expects, by path.
+    pub shape: ErrorShape,
+    /// `content-type`
+    pub content_type: Option<String>,
+    /// `content-encoding`
+    pub content_encoding: Option<String>,
+    /// `content-length`, bytes.
+    pub content_length: Option<usize>,
+    /// Whose request it is.
+    pub tenant: Option<Arc<str>>,
+    /// Semantic tags.
+    pub tags: Vec<Arc<str>>,
+    /// The InferencePool of the route.
+    pub pool: Option<Arc<str>>,
+    /// The endpoints that may be picked; `None`: all.
+    pub subset: Option<Vec<String>>,
+    /// Headers of ours that the client sent: to be removed.
+    pub forged: Vec<&'static str>,
+}
+
+impl Head {
+    /// Reads the first message of a request. `own_id` makes an id for a request without one.
+    pub fn parse(
+        message: &HttpHeaders,
+        metadata: Option<&Metadata>,
+        config: &ExtProcConfig,
+        own_id: impl FnOnce() -> Arc<str>,
+    ) -> Self {
+        let headers = Headers::of(message);
+        let path = headers.get(names::PATH).unwrap_or_default();
+        let trusted = Trusted { metadata, headers: config.trust_headers.then_some(headers) };
+        let own = |value: Option<std::borrow::Cow<'_, str>>| value.map(|v| v.into_owned());
+        Self {
+            request_id: headers.get(names::REQUEST_ID).map_or_else(own_id, |id| id.as_ref().into()),
+            kind: RequestKind::of(&headers.get(names::METHOD).unwrap_or_default(), &path),
+            shape: if path.starts_with(Api::Messages.path()) {
+                ErrorShape::Anthropic
+            } else {
+                ErrorShape::OpenAi
+            },
+            content_type: own(headers.get(names::CONTENT_TYPE)),
+            content_encoding: headers.joined(names::CONTENT_ENCODING),
+            content_length: headers.get(names::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok()),
+            tenant: trusted.text(names::TENANT, &config.tenant_header),
+            tags: trusted.list(names::TAGS, &config.tags_header),
+            pool: trusted.text(names::POOL, &config.pool_header),
+            subset: metadata::list(metadata, names::SUBSET_NAMESPACE, names::SUBSET),
+            forged: names::OWNED.into_iter().filter(|name| headers.has(name)).collect(),
+        }
+    }
+
+    /// Whether the decision depends on the body: an inference call, or anything that says it is JSON (and may
+    /// name a model). Everything else is decided at once, and its body flows by unbuffered.
+    pub fn needs_body(&self) -> bool {
+        let json = |content_type: &String| {
+            let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            essence == "application/json" || essence.ends_with("+json")
+        };
+        matches!(self.kind, RequestKind::Inference(_)) || self.content_type.as_ref().is_some_and(json)
+    }
+
+    /// The request as the pipeline takes it.
+    pub fn incoming(self, body: IncomingBody) -> Incoming {
+        Incoming {
+            request_id: self.request_id,
+            kind: self.kind,
+            content_type: self.content_type,
+            content_encoding: self.content_encoding,
+            tenant: self.tenant,
+            tags: self.tags,
+            pool: self.pool,
+            subset: self.subset,
+            body,
+        }
+    }
+}
+
+/// Where tenant, tags and pool may come from: metadata first, headers only where they are trusted.
+struct Trusted<'a> {
+    metadata: Option<&'a Metadata>,
+    headers: Option<Headers<'a>>,
+}
+
+impl Trusted<'_> {
+    fn text(&self, key: &str, header: &str) -> Option<Arc<str>> {
+        if let Some(text) = metadata::text(self.metadata, names::OWN_NAMESPACE, key) {
+            return Some(text.into());
+        }
+        let value = self.headers?.get(header)?;
+        Some(value.trim()).filter(|value| !value.is_empty()).map(Arc::from)
+    }
+
+    fn list(&self, key: &str, header: &str) -> Vec<Arc<str>> {
+        if let Some(list) = metadata::list(self.metadata, names::OWN_NAMESPACE, key) {
+            return list.into_iter().map(Arc::from).collect();
+        }
+        let joined = self.headers.and_then(|headers| headers.joined(header)).unwrap_or_default();
+        metadata::split(&joined).map(Arc::from).collect()
+    }
+}

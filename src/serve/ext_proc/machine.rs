@@ -1,0 +1,134 @@
+//! A whole ext_proc stream as a pure state machine: `step(self, event) -> (self, effects)`.
+//!
+//! Invariant: no sequence of events panics; after an immediate answer nothing is answered.
+
+use std::{mem, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{
+    effect::Effect,
+    inbound::{BodyMode, Message, Modes, ResponseHead},
+    reply::Reply,
+    request::{self, Request},
+    response::Response,
+};
+use crate::types::{Api, Decision, Outcome, Rejection, RequestKind};
+
+/// What happens to a stream.
+#[derive(Debug)]
+pub enum Event {
+    /// The proxy says something.
+    Message(Message),
+    /// No body came for a while after the headers.
+    Quiet,
+    /// The request was decided; the bytes of its body that are held.
+    Placed(Arc<Decision>, Bytes),
+    /// The request is turned away.
+    Rejected(Rejection),
+}
+
+/// What a stream waits for, where it may wait too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing of the client's.
+    None,
+    /// The first sign of a body, from a sender that does not say whether one comes before an answer.
+    Sign,
+    /// More of a body that arrives in pieces.
+    Chunk,
+    /// A body that the proxy collects.
+    Whole,
+}
+
+/// A stream.
+#[derive(Default)]
+pub struct Machine {
+    explain: bool,
+    modes: Modes,
+    request: Request,
+    response: Response,
+    /// The response's id names it in later requests.
+    stored: bool,
+    /// A sign of the request's body came.
+    signed: bool,
+    decision: Option<Arc<Decision>>,
+}
+
+impl Machine {
+    /// A new stream; `explain`: tell the decision in response headers.
+    pub fn new(modes: Modes, explain: bool) -> Self {
+        Self { explain, modes, ..Self::default() }
+    }
+
+    /// One step.
+    pub fn step(mut self, event: Event) -> (Self, Vec<Effect>) {
+        let effects = match event {
+            Event::Message(message) => self.message(message),
+            Event::Quiet => self.request(request::Event::Quiet),
+            Event::Rejected(rejection) => self.request(request::Event::Rejected(rejection)),
+            Event::Placed(decision, body) => {
+                if self.explain {
+                    self.decision = Some(decision.clone());
+                }
+                self.request(request::Event::Placed(decision, body))
+            }
+        };
+        (self, effects)
+    }
+
+    /// What it waits for.
+    pub fn wait(&self) -> Wait {
+        match (&self.request, self.modes.request) {
+            (Request::Receiving(_), BodyMode::Inferred) if !self.signed => Wait::Sign,
+            (Request::Receiving(_), BodyMode::Inferred | BodyMode::Duplex) => Wait::Chunk,
+            (Request::Receiving(_), _) => Wait::Whole,
+            _ => Wait::None,
+        }
+    }
+
+    /// How the response ended if the stream ends now; `None`: it was cancelled, or has been told.
+    pub fn cut_off(&self) -> Option<Outcome> {
+        self.response.cut_off(self.modes.response)
+    }
+
+    fn message(&mut self, message: Message) -> Vec<Effect> {
+        match message {
+            Message::RequestHeaders { head, last } => {
+                self.stored = head.kind == RequestKind::Inference(Api::Responses);
+                self.request(request::Event::Headers(head, last))
+            }
+            Message::RequestBody(chunk) => {
+                self.signed = true;
+                self.request(request::Event::Body(chunk))
+            }
+            Message::RequestTrailers => self.request(request::Event::Trailers),
+            Message::ResponseHeaders(head) => self.response_headers(head),
+            Message::ResponseBody(chunk) => self.respond(|response, mode| response.body(chunk, mode)),
+            Message::ResponseTrailers => self.respond(|response, _| response.trailers()),
+        }
+    }
+
+    fn response_headers(&mut self, head: ResponseHead) -> Vec<Effect> {
+        let mut effects = self.request(request::Event::Overtaken);
+        let reply = Reply::ResponseHeaders(self.decision.take());
+        let stored = self.stored;
+        effects.extend(self.respond(|response, _| response.headers(head, reply, stored)));
+        effects
+    }
+
+    fn request(&mut self, event: request::Event) -> Vec<Effect> {
+        let (state, effects) = mem::take(&mut self.request).step(event, self.modes.request);
+        self.request = state;
+        if effects.iter().any(|effect| matches!(effect, Effect::Close)) {
+            self.response = Response::Closed;
+        }
+        effects
+    }
+
+    fn respond(&mut self, step: impl FnOnce(Response, BodyMode) -> (Response, Vec<Effect>)) -> Vec<Effect> {
+        let (state, effects) = step(mem::take(&mut self.response), self.modes.response);
+        self.response = state;
+        effects
+    }
+}

@@ -1,0 +1,54 @@
+//! Every header and metadata name that the ext_proc front door reads or writes.
+//!
+//! Invariant: a header listed in `OWNED` reaches the engine only as we set it, never as a client sent it.
+
+/// Request header and `envoy.lb` metadata key of the pick: `ip:port[,ip:port...]`, best first.
+pub const DESTINATION: &str = "x-gateway-destination-endpoint";
+/// `envoy.lb` metadata key of the endpoint that served, on response messages.
+pub const SERVED: &str = "x-gateway-destination-endpoint-served";
+/// Metadata key of the endpoints that may be picked.
+pub const SUBSET: &str = "x-gateway-destination-endpoint-subset";
+/// Metadata namespace of the pick and of who served.
+pub const LB_NAMESPACE: &str = "envoy.lb";
+/// Metadata namespace of the subset hint.
+pub const SUBSET_NAMESPACE: &str = "envoy.lb.subset_hint";
+/// Metadata namespace in which a trusted filter tells tenant, tags and pool.
+pub const OWN_NAMESPACE: &str = "kinference";
+/// Key in [`OWN_NAMESPACE`].
+pub const TENANT: &str = "tenant";
+/// Key in [`OWN_NAMESPACE`].
+pub const TAGS: &str = "tags";
+/// Key in [`OWN_NAMESPACE`].
+pub const POOL: &str = "pool";
+
+/// The request's id.
+pub const REQUEST_ID: &str = "x-request-id";
+/// Pseudo header.
+pub const METHOD: &str = ":method";
+/// Pseudo header.
+pub const PATH: &str = ":path";
+/// Pseudo header.
+pub const STATUS: &str = ":status";
+/// Standard header.
+pub const CONTENT_TYPE: &str = "content-type";
+/// Standard header.
+pub const CONTENT_ENCODING: &str = "content-encoding";
+/// Standard header.
+pub const CONTENT_LENGTH: &str = "content-length";
+/// Standard header.
+pub const RETRY_AFTER: &str = "retry-after";
+
+/// Explains the decision on the response: the chosen worker's name.
+pub const EXPLAIN_WORKER: &str = "x-kinference-worker";
+/// Explains the decision on the response: milliseconds.
+pub const EXPLAIN_TTFT: &str = "x-kinference-predicted-ttft-ms";
+/// Explains the decision on the response: blocks credited as cached.
+pub const EXPLAIN_CACHED: &str = "x-kinference-cached-blocks";
+/// Explains the decision on the response: tokens.
+pub const EXPLAIN_TOKENS: &str = "x-kinference-prompt-tokens";
+/// Explains the decision on the response: comma-separated degradations.
+pub const EXPLAIN_DEGRADED: &str = "x-kinference-degraded";
+
+/// Headers that are ours alone to set: inbound copies are removed from requests.
+pub const OWNED: [&str; 6] =
+    [DESTINATION, EXPLAIN_WORKER, EXPLAIN_TTFT, EXPLAIN_CACHED, EXPLAIN_TOKENS, EXPLAIN_DEGRADED];

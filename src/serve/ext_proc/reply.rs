@@ -1,0 +1,234 @@
+//! What the machine answers, and its encoding as ext_proc messages.
+//!
+//! Invariant: the pick's header and metadata carry the same value. Chunks hold at most [`CHUNK_BYTES`] bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use envoy_types::pb::envoy::{
+    config::core::v3::{HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction},
+    service::ext_proc::v3::{
+        BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeadersResponse, ImmediateResponse,
+        ProcessingResponse, StreamedBodyResponse, TrailersResponse, body_mutation::Mutation,
+        processing_response::Response,
+    },
+    r#type::v3::HttpStatus,
+};
+
+use super::{inbound::Chunk, metadata, names};
+use crate::types::{Decision, ErrorShape, Rejection};
+
+/// The most that one duplex answer carries: proxies refuse messages over 64 KiB.
+pub const CHUNK_BYTES: usize = 62_000;
+
+/// What an answer changes of the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// `ip:port[,ip:port...]`, best first; `None` while it is not decided or has been said.
+    pub destination: Option<String>,
+    /// Headers to remove.
+    pub remove: Vec<&'static str>,
+}
+
+/// One message back to the proxy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// To the request's headers.
+    RequestHeaders(Edit),
+    /// To a body that is not echoed.
+    RequestBody(Edit),
+    /// A piece of the request's body, sent back.
+    RequestChunk(Chunk),
+    /// To the request's trailers; of an edit, only the metadata has effect.
+    RequestTrailers(Edit),
+    /// To the response's headers; a decision there is explained.
+    ResponseHeaders(Option<Arc<Decision>>),
+    /// To a body that is not echoed.
+    ResponseBody,
+    /// A piece of the response's body, sent back.
+    ResponseChunk(Chunk),
+    /// To the response's trailers.
+    ResponseTrailers,
+    /// The client is answered by us, and nothing else follows.
+    Immediate(Rejection, ErrorShape),
+}
+
+/// Cuts a body into chunks that a proxy takes; only the last one may be marked last. Empty bytes yield a chunk
+/// only to carry that mark.
+pub fn cut(mut bytes: Bytes, last: bool) -> impl Iterator<Item = Chunk> {
+    let mut open = last || !bytes.is_empty();
+    std::iter::from_fn(move || {
+        if !open {
+            return None;
+        }
+        let piece = bytes.split_to(bytes.len().min(CHUNK_BYTES));
+        open = !bytes.is_empty();
+        Some(Chunk { bytes: piece, last: last && !open })
+    })
+}
+
+impl Reply {
+    /// The message on the wire.
+    pub fn encode(self) -> ProcessingResponse {
+        let (response, destination) = match self {
+            Self::RequestHeaders(edit) => {
+                (Response::RequestHeaders(headers(edit.mutation())), edit.destination)
+            }
+            Self::RequestBody(edit) => (Response::RequestBody(body(edit.mutation(), None)), edit.destination),
+            Self::RequestChunk(chunk) => (Response::RequestBody(body(None, Some(chunk))), None),
+            Self::RequestTrailers(edit) => {
+                (Response::RequestTrailers(TrailersResponse::default()), edit.destination)
+            }
+            Self::ResponseHeaders(decision) => {
+                let mutation = decision
+                    .map(|decision| HeaderMutation { set_headers: explain(&decision), ..Default::default() });
+                (Response::ResponseHeaders(headers(mutation)), None)
+            }
+            Self::ResponseBody => (Response::ResponseBody(body(None, None)), None),
+            Self::ResponseChunk(chunk) => (Response::ResponseBody(body(None, Some(chunk))), None),
+            Self::ResponseTrailers => (Response::ResponseTrailers(TrailersResponse::default()), None),
+            Self::Immediate(rejection, shape) => {
+                (Response::ImmediateResponse(immediate(&rejection, shape)), None)
+            }
+        };
+        ProcessingResponse {
+            dynamic_metadata: destination
+                .map(|value| metadata::nested(names::LB_NAMESPACE, names::DESTINATION, value)),
+            response: Some(response),
+            ..Default::default()
+        }
+    }
+}
+
+impl Edit {
+    /// Removals come first when a proxy applies them, so a header may be both removed and set.
+    fn mutation(&self) -> Option<HeaderMutation> {
+        (self.destination.is_some() || !self.remove.is_empty()).then(|| HeaderMutation {
+            set_headers: self
+                .destination
+                .iter()
+                .map(|value| set(names::DESTINATION, value.clone().into_bytes()))
+                .collect(),
+            remove_headers: self.remove.iter().map(|name| (*name).to_owned()).collect(),
+        })
+    }
+}
+
+/// `clear_route_cache` stays off: no route of ours depends on the headers set here, and one that does says so
+/// in the filter's `route_cache_action`.
+fn headers(header_mutation: Option<HeaderMutation>) -> HeadersResponse {
+    HeadersResponse { response: Some(CommonResponse { header_mutation, ..Default::default() }) }
+}
+
+fn body(header_mutation: Option<HeaderMutation>, echo: Option<Chunk>) -> BodyResponse {
+    let body_mutation = echo.map(|chunk| BodyMutation {
+        mutation: Some(Mutation::StreamedResponse(StreamedBodyResponse {
+            body: chunk.bytes.into(),
+            end_of_stream: chunk.last,
+            ..Default::default()
+        })),
+    });
+    BodyResponse { response: Some(CommonResponse { header_mutation, body_mutation, ..Default::default() }) }
+}
+
+fn immediate(rejection: &Rejection, shape: ErrorShape) -> ImmediateResponse {
+    let mut set_headers = vec![set(names::CONTENT_TYPE, b"application/json".to_vec())];
+    if let Some(secs) = rejection.kind.retry_after_secs() {
+        set_headers.push(set(names::RETRY_AFTER, secs.to_string().into_bytes()));
+    }
+    ImmediateResponse {
+        status: Some(HttpStatus { code: i32::from(rejection.kind.http_status()) }),
+        headers: Some(HeaderMutation { set_headers, remove_headers: Vec::new() }),
+        body: rejection.body(shape).to_string().into_bytes(),
+        grpc_status: None,
+        details: format!("kinference_{}", rejection.kind.label()),
+    }
+}
+
+fn explain(decision: &Decision) -> Vec<HeaderValueOption> {
+    let primary = decision.primary();
+    let tenth = |value: f64| ((value * 10.0).round() / 10.0).to_string();
+    let degraded: Vec<_> =
+        decision.degraded.iter().chain(&primary.degraded).map(|degradation| degradation.label()).collect();
+    let mut out = vec![
+        set(names::EXPLAIN_WORKER, primary.worker.as_bytes().to_vec()),
+        set(names::EXPLAIN_TTFT, tenth(primary.prediction.ttft_ms).into_bytes()),
+        set(names::EXPLAIN_CACHED, tenth(primary.prediction.cached_blocks).into_bytes()),
+    ];
+    if let Some(tokens) = decision.prompt_tokens {
+        out.push(set(names::EXPLAIN_TOKENS, tokens.to_string().into_bytes()));
+    }
+    if !degraded.is_empty() {
+        out.push(set(names::EXPLAIN_DEGRADED, degraded.join(",").into_bytes()));
+    }
+    out
+}
+
+fn set(key: &str, value: Vec<u8>) -> HeaderValueOption {
+    HeaderValueOption {
+        header: Some(HeaderValue { key: key.to_owned(), raw_value: value, ..Default::default() }),
+        append_action: HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::types::ErrorKind;
+
+    proptest! {
+        #[test]
+        fn a_cut_body_is_the_same_body(length in 0..4 * CHUNK_BYTES, last: bool) {
+            let bytes: Bytes = (0..length).map(|i| i as u8).collect();
+            let chunks: Vec<_> = cut(bytes.clone(), last).collect();
+            let joined: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.bytes.clone()).collect();
+            prop_assert_eq!(joined, bytes);
+            prop_assert!(chunks.iter().all(|chunk| chunk.bytes.len() <= CHUNK_BYTES));
+            prop_assert_eq!(chunks.iter().filter(|chunk| chunk.last).count(), usize::from(last));
+            prop_assert_eq!(chunks.last().is_some_and(|chunk| chunk.last), last);
+            prop_assert_eq!(chunks.len(), length.div_ceil(CHUNK_BYTES).max(usize::from(last)));
+        }
+    }
+
+    #[test]
+    fn every_rejection_is_a_whole_answer() {
+        for kind in ErrorKind::ALL {
+            let reply = Reply::Immediate(Rejection::new(kind, "why"), ErrorShape::Anthropic).encode();
+            let Some(Response::ImmediateResponse(answer)) = reply.response else { panic!("{kind:?}") };
+            assert_eq!(answer.status.map(|status| status.code), Some(i32::from(kind.http_status())));
+            let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(body["error"]["message"], "why");
+            let sent = answer.headers.unwrap().set_headers;
+            let has = |name| sent.iter().any(|h| h.header.as_ref().is_some_and(|h| h.key == name));
+            assert!(has(names::CONTENT_TYPE));
+            assert_eq!(has(names::RETRY_AFTER), kind.retry_after_secs().is_some());
+        }
+    }
+
+    #[test]
+    fn the_pick_is_in_header_and_metadata_alike() {
+        let edit =
+            Edit { destination: Some("1.2.3.4:80,5.6.7.8:80".into()), remove: vec![names::DESTINATION] };
+        for reply in [Reply::RequestHeaders(edit.clone()), Reply::RequestBody(edit)] {
+            let answer = reply.encode();
+            let want =
+                metadata::nested(names::LB_NAMESPACE, names::DESTINATION, "1.2.3.4:80,5.6.7.8:80".into());
+            assert_eq!(answer.dynamic_metadata, Some(want));
+            let common = match answer.response {
+                Some(Response::RequestHeaders(headers)) => headers.response,
+                Some(Response::RequestBody(body)) => body.response,
+                other => panic!("{other:?}"),
+            };
+            let mutation = common.unwrap().header_mutation.unwrap();
+            assert_eq!(mutation.remove_headers, [names::DESTINATION]);
+            let header = mutation.set_headers[0].header.clone().unwrap();
+            assert_eq!(
+                (header.key.as_str(), header.raw_value.as_slice()),
+                (names::DESTINATION, &b"1.2.3.4:80,5.6.7.8:80"[..])
+            );
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The request's side of a stream as a pure state machine: what is answered, when, and in which order.
+//!
+//! Invariant: headers are answered once. A body that is echoed comes back byte for byte, its end exactly once;
+//! one that is not is answered once a message. After a rejection nothing is answered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{
+    effect::{Effect, Sight},
+    head::Head,
+    inbound::{BodyMode, Chunk},
+    reply::{Edit, Reply, cut},
+};
+use crate::types::{Decision, ErrorShape, Rejection};
+
+/// What happens to the request.
+#[derive(Debug)]
+pub enum Event {
+    /// Its headers came; the flag: it has no body.
+    Headers(Box<Head>, bool),
+    /// A piece of its body came.
+    Body(Chunk),
+    /// Its trailers came.
+    Trailers,
+    /// No body came for a while after the headers.
+    Quiet,
+    /// It was decided; the bytes of the body held so far.
+    Placed(Arc<Decision>, Bytes),
+    /// It is turned away.
+    Rejected(Rejection),
+    /// The proxy answers the client itself.
+    Overtaken,
+}
+
+/// What has come of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// More may come.
+    No,
+    /// There is none: the headers said so.
+    AtHeaders,
+    /// The last chunk came.
+    AtBody,
+    /// Trailers came.
+    AtTrailers,
+}
+
+/// Which message carries the pick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Headers,
+    Body,
+    Trailers,
+}
+
+/// A request that waits for its decision.
+#[derive(Debug)]
+pub struct Deciding {
+    about: About,
+    due: Due,
+    ended: Ended,
+    /// Bodies that came meanwhile and are to be answered one by one.
+    owed: usize,
+    /// Trailers came meanwhile.
+    trailers: bool,
+}
+
+/// What is still needed of the head once the pipeline has it.
+#[derive(Debug)]
+struct About {
+    shape: ErrorShape,
+    forged: Vec<&'static str>,
+}
+
+/// Where the request is.
+#[derive(Debug, Default)]
+pub enum Request {
+    /// Nothing came yet.
+    #[default]
+    Idle,
+    /// The decision waits for the body.
+    Receiving(Box<Head>),
+    /// The decision is being made.
+    Deciding(Deciding),
+    /// Decided, or none of our business: what else comes goes on as it is.
+    Passing(Ended),
+    /// Nothing is answered any more.
+    Closed,
+}
+
+type Step = (Request, Vec<Effect>);
+
+impl Request {
+    /// One step.
+    pub fn step(self, event: Event, mode: BodyMode) -> Step {
+        match (self, event) {
+            (Self::Closed, _) => (Self::Closed, Vec::new()),
+            (state, Event::Rejected(rejection)) => state.reject(rejection),
+            (Self::Idle, Event::Overtaken) => (Self::Passing(Ended::No), Vec::new()),
+            (Self::Passing(ended), Event::Overtaken) => (Self::Passing(ended), Vec::new()),
+            (_, Event::Overtaken) => (Self::Closed, vec![Effect::Abandon]),
+            (Self::Idle, Event::Headers(head, last)) => begin(head, last, mode),
+            (state, Event::Body(chunk)) => state.body(chunk, mode),
+            (state, Event::Trailers) => state.trailers(mode),
+            (Self::Receiving(head), Event::Quiet) if mode == BodyMode::Inferred => {
+                decide(head, Due::Headers, Ended::No, Sight::Unseen)
+            }
+            (Self::Deciding(deciding), Event::Placed(decision, body)) => {
+                deciding.placed(&decision, body, mode)
+            }
+            (state, _) => (state, Vec::new()),
+        }
+    }
+
+    fn reject(self, rejection: Rejection) -> Step {
+        let shape = match self {
+            Self::Receiving(head) => head.shape,
+            Self::Deciding(deciding) => deciding.about.shape,
+            // Its headers have gone on: nothing of ours can turn it away any more.
+            state => return (state, Vec::new()),
+        };
+        (Self::Closed, vec![Effect::Reply(Reply::Immediate(rejection, shape)), Effect::Close])
+    }
+
+    fn body(self, chunk: Chunk, mode: BodyMode) -> Step {
+        match self {
+            Self::Receiving(head) if mode.echoes() => {
+                let last = chunk.last;
+                let hold = Effect::Hold(chunk.bytes);
+                if last {
+                    let (state, then) = decide(head, Due::Headers, Ended::AtBody, Sight::Held);
+                    return (state, std::iter::once(hold).chain(then).collect());
+                }
+                (Self::Receiving(head), vec![hold])
+            }
+            Self::Receiving(head) if mode == BodyMode::BufferedPartial && !chunk.last => {
+                decide(head, Due::Body, Ended::No, Sight::Unseen)
+            }
+            Self::Receiving(head) => {
+                let ended = if chunk.last { Ended::AtBody } else { Ended::No };
+                let (state, then) = decide(head, Due::Body, ended, Sight::Held);
+                (state, std::iter::once(Effect::Hold(chunk.bytes)).chain(then).collect())
+            }
+            Self::Deciding(mut deciding) if mode.echoes() => {
+                if deciding.ended != Ended::No {
+                    return (Self::Deciding(deciding), Vec::new());
+                }
+                if chunk.last {
+                    deciding.ended = Ended::AtBody;
+                }
+                (Self::Deciding(deciding), vec![Effect::Hold(chunk.bytes)])
+            }
+            Self::Deciding(mut deciding) => {
+                deciding.owed += 1;
+                (Self::Deciding(deciding), Vec::new())
+            }
+            // A stream that begins with a body skips the headers: nothing can be picked.
+            Self::Idle => Self::Passing(Ended::No).body(chunk, mode),
+            Self::Passing(ended) if mode.echoes() => {
+                if ended != Ended::No {
+                    return (Self::Passing(ended), Vec::new());
+                }
+                let ended = if chunk.last { Ended::AtBody } else { ended };
+                (Self::Passing(ended), echo(chunk.bytes, chunk.last).collect())
+            }
+            Self::Passing(ended) => {
+                (Self::Passing(ended), vec![Effect::Reply(Reply::RequestBody(Edit::default()))])
+            }
+            Self::Closed => (Self::Closed, Vec::new()),
+        }
+    }
+
+    fn trailers(self, mode: BodyMode) -> Step {
+        match self {
+            Self::Receiving(head) => {
+                let due = if mode.echoes() { Due::Headers } else { Due::Trailers };
+                let (mut state, effects) = decide(head, due, Ended::AtTrailers, Sight::Held);
+                if let Self::Deciding(deciding) = &mut state {
+                    deciding.trailers = true;
+                }
+                (state, effects)
+            }
+            Self::Deciding(mut deciding) => {
+                deciding.trailers = true;
+                if deciding.ended == Ended::No {
+                    deciding.ended = Ended::AtTrailers;
+                }
+                (Self::Deciding(deciding), Vec::new())
+            }
+            Self::Passing(Ended::AtTrailers) => (Self::Passing(Ended::AtTrailers), Vec::new()),
+            Self::Idle | Self::Passing(_) => {
+                let reply = Effect::Reply(Reply::RequestTrailers(Edit::default()));
+                (Self::Passing(Ended::AtTrailers), vec![reply])
+            }
+            Self::Closed => (Self::Closed, Vec::new()),
+        }
+    }
+}
+
+impl Deciding {
+    fn placed(self, decision: &Decision, body: Bytes, mode: BodyMode) -> Step {
+        let Self { about, due, ended, owed, trailers } = self;
+        let mut edit = Edit { destination: Some(decision.destinations()), remove: about.forged };
+        let mut effects = Vec::new();
+        match due {
+            Due::Headers => effects.push(Effect::Reply(Reply::RequestHeaders(std::mem::take(&mut edit)))),
+            Due::Body => effects.push(Effect::Reply(Reply::RequestBody(std::mem::take(&mut edit)))),
+            Due::Trailers => {}
+        }
+        if mode.echoes() {
+            effects.extend(echo(body, ended == Ended::AtBody));
+        } else {
+            effects.extend((0..owed).map(|_| Effect::Reply(Reply::RequestBody(Edit::default()))));
+        }
+        if trailers {
+            effects.push(Effect::Reply(Reply::RequestTrailers(edit)));
+        }
+        (Request::Passing(if trailers { Ended::AtTrailers } else { ended }), effects)
+    }
+}
+
+fn begin(head: Box<Head>, last: bool, mode: BodyMode) -> Step {
+    if last {
+        return decide(head, Due::Headers, Ended::AtHeaders, Sight::Nothing);
+    }
+    let unseen = matches!(mode, BodyMode::None | BodyMode::Streamed) || !head.needs_body();
+    if unseen {
+        return decide(head, Due::Headers, Ended::No, Sight::Unseen);
+    }
+    let mut effects: Vec<_> = head.content_length.map(Effect::Expect).into_iter().collect();
+    if !mode.echoes() {
+        // The body comes only after this answer; the pick follows with the answer to the body.
+        let edit = Edit { destination: None, remove: head.forged.clone() };
+        effects.push(Effect::Reply(Reply::RequestHeaders(edit)));
+    }
+    (Request::Receiving(head), effects)
+}
+
+fn decide(head: Box<Head>, due: Due, ended: Ended, sight: Sight) -> Step {
+    let about = About { shape: head.shape, forged: head.forged.clone() };
+    let deciding = Deciding { about, due, ended, owed: 0, trailers: false };
+    (Request::Deciding(deciding), vec![Effect::Decide(head, sight)])
+}
+
+fn echo(bytes: Bytes, last: bool) -> impl Iterator<Item = Effect> {
+    cut(bytes, last).map(|chunk| Effect::Reply(Reply::RequestChunk(chunk)))
+}

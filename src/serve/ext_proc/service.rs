@@ -1,0 +1,122 @@
+//! The `ExternalProcessor` service: one session per stream, run inside the stream that is answered.
+//!
+//! Invariant: a session lives exactly as long as its stream; there is no task and no channel beside it.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use envoy_types::pb::envoy::service::ext_proc::v3::{
+    ProcessingRequest, ProcessingResponse,
+    external_processor_server::{ExternalProcessor, ExternalProcessorServer},
+};
+use futures::{Stream, future::BoxFuture, stream};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{session::Session, stats::Stats};
+use crate::{
+    config::{BodyLimits, ExtProcConfig},
+    observe::Metrics,
+    pipeline::{Incoming, Pipeline, Placement},
+    prompt::BodyBudget,
+    types::Rejection,
+};
+
+/// Decides a request: the pipeline, or a stand-in of a test.
+pub type Decide = Arc<dyn Fn(Incoming) -> BoxFuture<'static, Result<Placement, Rejection>> + Send + Sync>;
+
+/// The pipeline as a decider.
+pub fn deciding(pipeline: Arc<Pipeline>) -> Decide {
+    Arc::new(move |incoming| {
+        let pipeline = pipeline.clone();
+        Box::pin(async move { pipeline.decide(incoming).await })
+    })
+}
+
+/// What the front door is made of.
+pub struct Parts {
+    /// Who decides.
+    pub decide: Decide,
+    /// Where bodies are held.
+    pub budget: Arc<BodyBudget>,
+    /// Caps and times of bodies.
+    pub limits: BodyLimits,
+    /// `[ext_proc]`
+    pub config: ExtProcConfig,
+    /// Start of the ids given to requests without one; random, so that restarts and replicas differ.
+    pub id_seed: u64,
+}
+
+/// What every session reads.
+pub struct Shared {
+    pub(super) decide: Decide,
+    pub(super) budget: Arc<BodyBudget>,
+    pub(super) limits: BodyLimits,
+    pub(super) config: ExtProcConfig,
+    pub(super) stats: Stats,
+    ids: AtomicU64,
+}
+
+impl Shared {
+    /// An id for a request that came without one.
+    pub(super) fn own_id(&self) -> Arc<str> {
+        format!("kinference-{:016x}", self.ids.fetch_add(1, Ordering::Relaxed)).into()
+    }
+}
+
+/// The service.
+#[derive(Clone)]
+pub struct ExtProc {
+    shared: Arc<Shared>,
+}
+
+impl ExtProc {
+    /// Of these parts.
+    pub fn new(parts: Parts, metrics: &Metrics) -> Self {
+        let Parts { decide, budget, limits, config, id_seed } = parts;
+        let ids = AtomicU64::new(id_seed);
+        let stats = Stats::new(metrics);
+        Self { shared: Arc::new(Shared { decide, budget, limits, config, stats, ids }) }
+    }
+
+    /// As a gRPC service whose message limit follows the body caps: a collected body comes in one message, and
+    /// one that is somewhat too large must still be read to be turned away properly.
+    pub fn into_server(self) -> ExternalProcessorServer<Self> {
+        const LEAST: usize = 16 * 1024 * 1024;
+        let limit = self.shared.limits.request_bytes.saturating_mul(2).max(LEAST);
+        ExternalProcessorServer::new(self)
+            .max_decoding_message_size(limit)
+            .max_encoding_message_size(usize::MAX)
+    }
+
+    /// Runs one stream.
+    pub fn answers<S>(
+        &self,
+        inbound: S,
+    ) -> impl Stream<Item = Result<ProcessingResponse, Status>> + Send + 'static
+    where
+        S: Stream<Item = Result<ProcessingRequest, Status>> + Send + Unpin + 'static,
+    {
+        let session = Session::new(self.shared.clone(), inbound);
+        stream::unfold(session, |mut session| async move {
+            let answer = session.next().await?;
+            Some((Ok(answer), session))
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl ExternalProcessor for ExtProc {
+    type ProcessStream = Pin<Box<dyn Stream<Item = Result<ProcessingResponse, Status>> + Send>>;
+
+    async fn process(
+        &self,
+        request: Request<Streaming<ProcessingRequest>>,
+    ) -> Result<Response<Self::ProcessStream>, Status> {
+        Ok(Response::new(Box::pin(self.answers(request.into_inner()))))
+    }
+}
