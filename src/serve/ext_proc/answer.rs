@@ -91,3 +91,6 @@ fn event(data: &Tail, wants_id: bool, found: &mut Found) {
         found.read(data);
     }
 }
+
+#[cfg(test)]
+mod tests;

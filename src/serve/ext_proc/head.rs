@@ -120,3 +120,6 @@ impl Trusted<'_> {
         metadata::split(&joined).map(Arc::from).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,3 +132,6 @@ impl Machine {
         effects
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -180,6 +180,7 @@ mod tests {
     use crate::types::ErrorKind;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn a_cut_body_is_the_same_body(length in 0..4 * CHUNK_BYTES, last: bool) {
             let bytes: Bytes = (0..length).map(|i| i as u8).collect();

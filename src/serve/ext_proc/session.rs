@@ -46,7 +46,9 @@ pub struct Session<S> {
 
 /// What the loop woke up for.
 enum Woken {
-    Said(Option<Result<ProcessingRequest, Status>>),
+    Said(Box<ProcessingRequest>),
+    Broke(Status),
+    HalfClosed,
     Decided(Result<Placement, Rejection>),
     Late(Wait),
 }
@@ -89,9 +91,9 @@ where
                 return None;
             }
             match self.wake().await {
-                Woken::Said(Some(Ok(message))) => self.said(message),
-                Woken::Said(Some(Err(status))) => self.broke(&status),
-                Woken::Said(None) => self.inbound_over = true,
+                Woken::Said(message) => self.said(*message),
+                Woken::Broke(status) => self.broke(&status),
+                Woken::HalfClosed => self.inbound_over = true,
                 Woken::Decided(result) => self.decided(result),
                 Woken::Late(Wait::Sign) => self.feed(Event::Quiet),
                 Woken::Late(_) => {
@@ -120,7 +122,11 @@ where
         };
         tokio::select! {
             result = deciding => Woken::Decided(result),
-            said = self.inbound.next(), if !self.inbound_over => Woken::Said(said),
+            said = self.inbound.next(), if !self.inbound_over => match said {
+                Some(Ok(message)) => Woken::Said(Box::new(message)),
+                Some(Err(status)) => Woken::Broke(status),
+                None => Woken::HalfClosed,
+            },
             () = tokio::time::sleep_until(late.unwrap_or(whole)), if late.is_some() => Woken::Late(wait),
         }
     }

@@ -1,0 +1,350 @@
+//! The gRPC server with a real client on a real socket; times on paused clocks, without sockets.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use envoy_types::pb::envoy::{
+    config::core::v3::{HeaderMap, HeaderValue},
+    extensions::filters::http::ext_proc::v3::processing_mode::BodySendMode,
+    service::ext_proc::v3::{
+        BodyResponse, CommonResponse, HttpBody, HttpHeaders, ProcessingRequest, ProcessingResponse,
+        ProtocolConfiguration, body_mutation::Mutation, external_processor_client::ExternalProcessorClient,
+        processing_request::Request, processing_response::Response,
+    },
+};
+use futures::StreamExt;
+use kinference::{
+    config::{BodyLimits, ExtProcConfig},
+    observe::Metrics,
+    pipeline::{Incoming, IncomingBody, Placement},
+    prompt::BodyBudget,
+    serve::{
+        Server,
+        ext_proc::{Decide, ExtProc, Parts},
+    },
+    types::{ErrorKind, Rejection},
+};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Streaming, transport::Channel};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Places everything but a body that says "reject"; one that says "hang" is never decided.
+fn decide(incoming: Incoming) -> futures::future::BoxFuture<'static, Result<Placement, Rejection>> {
+    Box::pin(async move {
+        match &incoming.body {
+            IncomingBody::Full(bytes) if bytes.starts_with(b"reject") => {
+                Err(Rejection::new(ErrorKind::ModelNotFound, "no such model"))
+            }
+            IncomingBody::Full(bytes) if bytes.starts_with(b"hang") => std::future::pending().await,
+            _ => Ok(Placement::unreserved(common::decision())),
+        }
+    })
+}
+
+fn service(metrics: &Metrics, limits: BodyLimits) -> ExtProc {
+    let parts = Parts {
+        decide: Arc::new(decide) as Decide,
+        budget: BodyBudget::new(limits, metrics),
+        limits,
+        config: ExtProcConfig { explain_headers: true, ..ExtProcConfig::default() },
+        id_seed: 1,
+    };
+    ExtProc::new(parts, metrics)
+}
+
+struct Running {
+    channel: Channel,
+    metrics: Metrics,
+    shutdown: CancellationToken,
+    ready: watch::Sender<bool>,
+    server: JoinSet<()>,
+}
+
+async fn serve() -> Running {
+    let metrics = Metrics::new();
+    let limits = BodyLimits { request_bytes: 400_000, ..BodyLimits::default() };
+    let (ready, is_ready) = watch::channel(true);
+    let shutdown = CancellationToken::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let running = Server { ext_proc: service(&metrics, limits), ready: is_ready };
+    let mut server = JoinSet::new();
+    let stop = shutdown.clone();
+    server.spawn(async move { running.run(listener, stop).await.unwrap() });
+    let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
+    Running { channel, metrics, shutdown, ready, server }
+}
+
+type Sender = mpsc::Sender<ProcessingRequest>;
+
+async fn open(channel: &Channel) -> (Sender, Streaming<ProcessingResponse>) {
+    let (send, receive) = mpsc::channel(4);
+    let mut client = ExternalProcessorClient::new(channel.clone());
+    let answers = client.process(ReceiverStream::new(receive)).await.unwrap().into_inner();
+    (send, answers)
+}
+
+async fn next(answers: &mut Streaming<ProcessingResponse>) -> Option<ProcessingResponse> {
+    tokio::time::timeout(DEADLINE, answers.message()).await.unwrap().unwrap()
+}
+
+fn message(request: Request) -> ProcessingRequest {
+    ProcessingRequest { request: Some(request), ..Default::default() }
+}
+
+fn http_headers(pairs: &[(&str, &str)], end_of_stream: bool) -> HttpHeaders {
+    let headers = pairs.iter().map(|(key, value)| HeaderValue {
+        key: (*key).into(),
+        raw_value: value.as_bytes().to_vec(),
+        ..Default::default()
+    });
+    HttpHeaders {
+        headers: Some(HeaderMap { headers: headers.collect() }),
+        end_of_stream,
+        ..Default::default()
+    }
+}
+
+fn post(mode: Option<BodySendMode>, extra: &[(&str, &str)]) -> ProcessingRequest {
+    let mut pairs = vec![(":method", "POST"), (":path", "/v1/chat/completions")];
+    pairs.extend_from_slice(extra);
+    ProcessingRequest {
+        protocol_config: mode.map(|mode| ProtocolConfiguration {
+            request_body_mode: mode.into(),
+            response_body_mode: mode.into(),
+            ..Default::default()
+        }),
+        ..message(Request::RequestHeaders(http_headers(&pairs, false)))
+    }
+}
+
+fn body(bytes: &[u8], end_of_stream: bool) -> ProcessingRequest {
+    message(Request::RequestBody(HttpBody { body: bytes.to_vec(), end_of_stream, ..Default::default() }))
+}
+
+/// The echoed bytes and whether they are the last.
+fn echo(answer: BodyResponse) -> (Vec<u8>, bool) {
+    let CommonResponse { body_mutation, .. } = answer.response.unwrap();
+    let Some(Mutation::StreamedResponse(piece)) = body_mutation.unwrap().mutation else { panic!("no echo") };
+    (piece.body, piece.end_of_stream)
+}
+
+/// Waits until the metrics say so.
+async fn until(metrics: &Metrics, line: &str) {
+    let wait = async {
+        while !metrics.render().contains(line) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(DEADLINE, wait).await;
+    assert!(waited.is_ok(), "{line} is not in {}", metrics.render());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_duplex_request_goes_there_and_back() {
+    let running = serve().await;
+    let (send, mut answers) = open(&running.channel).await;
+    let sent: Vec<u8> = (0..300_000u32).map(|i| i as u8).collect();
+    send.send(post(Some(BodySendMode::FullDuplexStreamed), &[])).await.unwrap();
+    for piece in sent.chunks(65_536) {
+        send.send(body(piece, false)).await.unwrap();
+    }
+    send.send(body(b"", true)).await.unwrap();
+
+    let first = next(&mut answers).await.unwrap();
+    assert!(first.dynamic_metadata.is_some());
+    let Some(Response::RequestHeaders(headers)) = first.response else { panic!("{first:?}") };
+    let set = headers.response.unwrap().header_mutation.unwrap().set_headers.remove(0).header.unwrap();
+    assert_eq!(set.raw_value, common::DESTINATIONS.as_bytes());
+    let mut received = Vec::new();
+    loop {
+        let Some(Response::RequestBody(answer)) = next(&mut answers).await.unwrap().response else {
+            panic!("no body")
+        };
+        let (bytes, last) = echo(answer);
+        received.extend(bytes);
+        if last {
+            break;
+        }
+    }
+    assert!(received == sent);
+
+    send.send(message(Request::ResponseHeaders(http_headers(&[(":status", "200")], true)))).await.unwrap();
+    let Some(Response::ResponseHeaders(headers)) = next(&mut answers).await.unwrap().response else {
+        panic!("no response headers")
+    };
+    let explained: Vec<_> = headers.response.unwrap().header_mutation.unwrap().set_headers;
+    let explained: Vec<_> = explained.into_iter().map(|option| option.header.unwrap()).collect();
+    let value = |name: &str| {
+        let header = explained.iter().find(|header| header.key == name).unwrap();
+        String::from_utf8(header.raw_value.clone()).unwrap()
+    };
+    assert_eq!(value("x-kinference-worker"), "w1");
+    assert_eq!(value("x-kinference-predicted-ttft-ms"), "12.3");
+    assert_eq!(value("x-kinference-cached-blocks"), "3");
+    assert_eq!(value("x-kinference-prompt-tokens"), "9");
+    assert_eq!(value("x-kinference-degraded"), "no_metrics");
+    drop(send);
+    assert!(next(&mut answers).await.is_none());
+    until(&running.metrics, "kinference_ext_proc_streams_total{end=\"completed\"} 1").await;
+    until(&running.metrics, "kinference_ext_proc_streams_open 0").await;
+}
+
+#[tokio::test]
+async fn rejections_are_immediate_and_end_the_stream() {
+    let running = serve().await;
+    let duplex = Some(BodySendMode::FullDuplexStreamed);
+    let buffered = Some(BodySendMode::Buffered);
+    let big = vec![0; 300_000];
+    let table = [
+        (vec![post(duplex, &[]), body(b"reject", true)], 404),
+        (vec![post(duplex, &[("content-length", "400001")])], 413),
+        (vec![post(buffered, &[("content-length", "400001")])], 413),
+        (vec![post(duplex, &[]), body(&big, false), body(&big, false)], 413),
+    ];
+    for (messages, status) in table {
+        let (send, mut answers) = open(&running.channel).await;
+        for message in messages {
+            send.send(message).await.unwrap();
+        }
+        let Some(Response::ImmediateResponse(answer)) = next(&mut answers).await.unwrap().response else {
+            panic!("{status} expected")
+        };
+        assert_eq!(answer.status.unwrap().code, status);
+        let told: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(told["error"]["code"], status);
+        assert!(next(&mut answers).await.is_none());
+    }
+    until(&running.metrics, "kinference_ext_proc_streams_total{end=\"rejected\"} 4").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_survives_thousands_of_resets() {
+    const STREAMS: usize = 3_000;
+    let running = serve().await;
+    for _ in 0..STREAMS {
+        let (send, answers) = open(&running.channel).await;
+        send.send(post(Some(BodySendMode::FullDuplexStreamed), &[])).await.unwrap();
+        send.send(body(b"hang", true)).await.unwrap();
+        drop((send, answers));
+    }
+    until(&running.metrics, &format!("kinference_ext_proc_streams_total{{end=\"cancelled\"}} {STREAMS}"))
+        .await;
+    until(&running.metrics, "kinference_ext_proc_streams_open 0").await;
+    let (send, mut answers) = open(&running.channel).await;
+    send.send(post(Some(BodySendMode::Streamed), &[])).await.unwrap();
+    assert!(matches!(next(&mut answers).await.unwrap().response, Some(Response::RequestHeaders(_))));
+}
+
+#[tokio::test]
+async fn health_follows_readiness_and_draining_waits_for_streams() {
+    let mut running = serve().await;
+    let mut health = HealthClient::new(running.channel.clone());
+    let ext_proc = "envoy.service.ext_proc.v3.ExternalProcessor";
+    for name in ["", "liveness", "readiness", ext_proc] {
+        until_health(&mut health, name, 1).await;
+    }
+    running.ready.send(false).unwrap();
+    for (name, status) in [("", 1), ("liveness", 1), ("readiness", 2), (ext_proc, 2)] {
+        until_health(&mut health, name, status).await;
+    }
+    let (send, mut answers) = open(&running.channel).await;
+    send.send(post(Some(BodySendMode::FullDuplexStreamed), &[])).await.unwrap();
+    until(&running.metrics, "kinference_ext_proc_messages_total{message=\"request_headers\"} 1").await;
+    running.shutdown.cancel();
+    send.send(body(b"late", true)).await.unwrap();
+    assert!(matches!(next(&mut answers).await.unwrap().response, Some(Response::RequestHeaders(_))));
+    assert!(running.server.try_join_next().is_none(), "the server left an open stream");
+    drop((send, answers));
+    tokio::time::timeout(DEADLINE, running.server.join_next()).await.unwrap().unwrap().unwrap();
+}
+
+async fn until_health(health: &mut HealthClient<Channel>, name: &str, status: i32) {
+    let wait = async {
+        let request = HealthCheckRequest { service: name.into() };
+        while health.check(request.clone()).await.map(|a| a.into_inner().status).ok() != Some(status) {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(DEADLINE, wait).await.is_ok(), "{name:?} never became {status}");
+}
+
+/// One stream without a socket, on the test's clock.
+fn offline(
+    limits: BodyLimits,
+) -> (Sender, futures::stream::BoxStream<'static, Result<ProcessingResponse, tonic::Status>>, Metrics) {
+    let metrics = Metrics::new();
+    let (send, receive) = mpsc::channel(4);
+    let answers = service(&metrics, limits).answers(ReceiverStream::new(receive).map(Ok));
+    (send, answers.boxed(), metrics)
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_bodies_time_out() {
+    let limits = BodyLimits::default();
+    let idle = [post(Some(BodySendMode::FullDuplexStreamed), &[]), body(b"{", false)];
+    let inferred = [post(None, &[]), body(b"{", false)];
+    for (messages, after) in [(idle, limits.idle_timeout), (inferred, limits.idle_timeout)] {
+        let (send, mut answers, _) = offline(limits);
+        let began = tokio::time::Instant::now();
+        for message in messages {
+            send.send(message).await.unwrap();
+        }
+        let answer = answers.next().await.unwrap().unwrap();
+        assert!(began.elapsed() >= after && began.elapsed() < after + Duration::from_secs(1));
+        let Some(Response::ImmediateResponse(answer)) = answer.response else { panic!("{answer:?}") };
+        assert_eq!(answer.status.unwrap().code, 408);
+        assert!(answers.next().await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_trickles_in_ends_with_its_ttl() {
+    let limits = BodyLimits::default();
+    let (send, mut answers, metrics) = offline(limits);
+    let began = tokio::time::Instant::now();
+    let mut trickle = JoinSet::new();
+    trickle.spawn(async move {
+        send.send(post(Some(BodySendMode::FullDuplexStreamed), &[])).await.unwrap();
+        while send.send(body(b" ", false)).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    });
+    let answer = answers.next().await.unwrap().unwrap();
+    assert!(matches!(answer.response, Some(Response::ImmediateResponse(_))));
+    assert!(began.elapsed() >= limits.ttl && began.elapsed() < limits.ttl + Duration::from_secs(5));
+    drop(answers);
+    assert!(metrics.render().contains("kinference_ext_proc_rejections_total{kind=\"body_timeout\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_sender_without_a_mode_is_answered_in_time() {
+    let (send, mut answers, _) = offline(BodyLimits::default());
+    let began = tokio::time::Instant::now();
+    send.send(post(None, &[])).await.unwrap();
+    let answer = answers.next().await.unwrap().unwrap();
+    assert!(matches!(answer.response, Some(Response::RequestHeaders(_))));
+    assert!(began.elapsed() < Duration::from_millis(200));
+}
+
+#[tokio::test]
+async fn what_is_only_observed_is_not_answered() {
+    let (send, mut answers, metrics) = offline(BodyLimits::default());
+    let observed = ProcessingRequest { observability_mode: true, ..post(Some(BodySendMode::Streamed), &[]) };
+    send.send(observed).await.unwrap();
+    drop(send);
+    assert!(answers.next().await.is_none());
+    drop(answers);
+    assert!(metrics.render().contains("kinference_ext_proc_streams_total{end=\"cancelled\"} 1"));
+}
