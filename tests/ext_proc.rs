@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+mod decisions;
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,7 +47,7 @@ fn decide(incoming: Incoming) -> futures::future::BoxFuture<'static, Result<Plac
                 Err(Rejection::new(ErrorKind::ModelNotFound, "no such model"))
             }
             IncomingBody::Full(bytes) if bytes.starts_with(b"hang") => std::future::pending().await,
-            _ => Ok(Placement::unreserved(common::decision())),
+            _ => Ok(Placement::unreserved(decisions::decision())),
         }
     })
 }
@@ -166,7 +166,7 @@ async fn a_duplex_request_goes_there_and_back() {
     assert!(first.dynamic_metadata.is_some());
     let Some(Response::RequestHeaders(headers)) = first.response else { panic!("{first:?}") };
     let set = headers.response.unwrap().header_mutation.unwrap().set_headers.remove(0).header.unwrap();
-    assert_eq!(set.raw_value, common::DESTINATIONS.as_bytes());
+    assert_eq!(set.raw_value, decisions::DESTINATIONS.as_bytes());
     let mut received = Vec::new();
     loop {
         let Some(Response::RequestBody(answer)) = next(&mut answers).await.unwrap().response else {

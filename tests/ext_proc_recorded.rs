@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+mod decisions;
 
 use std::{fs, path::PathBuf};
 
@@ -76,7 +76,7 @@ impl Run {
             match effect {
                 Effect::Decide(_, sight) => {
                     assert_ne!(sight, Sight::Unseen, "these streams show their bodies");
-                    let placed = Event::Placed(common::decision(), self.request_in.clone().into());
+                    let placed = Event::Placed(decisions::decision(), self.request_in.clone().into());
                     machine = self.feed(machine, placed);
                 }
                 Effect::Reply(reply) => self.reply(reply),
@@ -157,7 +157,7 @@ fn answers_are_whole_and_bytes_untouched() {
         }
         assert_eq!(run.request_in, run.request_out, "stream {stream}");
         assert_eq!(run.headers, 1, "stream {stream}");
-        assert_eq!(run.destination.as_deref(), Some(common::DESTINATIONS), "stream {stream}");
+        assert_eq!(run.destination.as_deref(), Some(decisions::DESTINATIONS), "stream {stream}");
         assert_eq!(run.response_headers, 1, "stream {stream}");
         let get = stream == 4;
         assert_eq!(run.ends, (usize::from(!get), 1), "stream {stream}");

@@ -1,4 +1,4 @@
-//! What the ext_proc tests share: a decision with one fallback.
+//! What the ext_proc tests share: a decision with one fallback, and what it tells the proxy.
 
 use std::sync::Arc;
 
