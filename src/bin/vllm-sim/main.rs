@@ -62,8 +62,9 @@ async fn serve(args: Args) -> Result<()> {
 
     let listener = TcpListener::bind(args.listen).await.with_context(|| format!("bind {}", args.listen))?;
     let address = listener.local_addr()?;
+    // Before anyone can know of us: a signal from then on ends us in order.
+    let stopped = stop(args.exit_with_stdin)?;
     announce(&address.to_string(), sockets.kv_events.as_deref(), sockets.replay_endpoint.as_deref())?;
-    let exit_with_stdin = args.exit_with_stdin;
     let state = Arc::new(AppState {
         args,
         tokenizer,
@@ -82,7 +83,7 @@ async fn serve(args: Args) -> Result<()> {
         served = axum::serve(listener, http::router(state)) => served.context("serve HTTP"),
         () = driver.run() => Ok(()),
         () = if_some(sockets.replay.map(Replay::run)) => Ok(()),
-        stopped = stop(exit_with_stdin) => stopped,
+        () = stopped => Ok(()),
     }
 }
 
@@ -123,16 +124,17 @@ async fn if_some<T>(future: Option<impl Future<Output = T>>) -> T {
     }
 }
 
-/// Returns when the process is to end.
-async fn stop(exit_with_stdin: bool) -> Result<()> {
+/// Listens for what ends the process; the future is ready when it came.
+fn stop(exit_with_stdin: bool) -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        () = if_some(exit_with_stdin.then(stdin_ends)) => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = if_some(exit_with_stdin.then(stdin_ends)) => {}
+        }
+    })
 }
 
 async fn stdin_ends() {

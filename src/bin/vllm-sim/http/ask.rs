@@ -82,8 +82,10 @@ fn encode(tokenizer: &Tokenizer, chat: &Chat) -> Result<Vec<u32>, ApiError> {
 /// # Errors
 /// Without messages, or with parts other than text.
 pub fn chat(body: &Map<String, Value>) -> Result<Chat, ApiError> {
-    let messages =
-        body.get("messages").and_then(Value::as_array).ok_or(ApiError::missing("body.messages"))?;
+    let messages = body
+        .get("messages")
+        .and_then(Value::as_array)
+        .ok_or(ApiError::missing("body.messages", body.len()))?;
     let parts = messages.iter().filter_map(|message| message.get("content")?.as_array()).flatten();
     if parts.into_iter().any(|part| part.get("text").is_none()) {
         let model = body.get("model").and_then(Value::as_str).unwrap_or("it");
@@ -100,7 +102,7 @@ pub fn chat(body: &Map<String, Value>) -> Result<Chat, ApiError> {
 }
 
 fn completion_prompts(body: &Map<String, Value>, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>, ApiError> {
-    let prompt = body.get("prompt").ok_or(ApiError::missing("body.prompt"))?;
+    let prompt = body.get("prompt").ok_or(ApiError::missing("body.prompt", body.len()))?;
     let special = flag(body, "add_special_tokens", true);
     let one = |prompt: &Value| match prompt {
         Value::String(text) => tokenizer.encode(text, special).map_err(ApiError::internal),
@@ -115,11 +117,10 @@ fn completion_prompts(body: &Map<String, Value>, tokenizer: &Tokenizer) -> Resul
 
 fn responses(body: &Map<String, Value>) -> Result<Chat, ApiError> {
     if body.get("previous_response_id").is_some_and(Value::is_string) {
-        let message = "previous_response_id is not supported by the stateless render endpoint.";
-        return Err(ApiError::invalid(message, Some("previous_response_id")));
+        return Err(ApiError::previous_response());
     }
     let mut messages: Vec<Value> = system(body.get("instructions"));
-    match body.get("input").ok_or(ApiError::missing("body.input"))? {
+    match body.get("input").ok_or(ApiError::missing("body.input", body.len()))? {
         Value::Array(items) => messages.extend(items.iter().cloned()),
         text => messages.push(json!({"role": "user", "content": text})),
     }
@@ -128,7 +129,10 @@ fn responses(body: &Map<String, Value>) -> Result<Chat, ApiError> {
 
 fn anthropic(body: &Map<String, Value>) -> Result<Chat, ApiError> {
     let mut messages = system(body.get("system"));
-    let turns = body.get("messages").and_then(Value::as_array).ok_or(ApiError::missing("body.messages"))?;
+    let turns = body
+        .get("messages")
+        .and_then(Value::as_array)
+        .ok_or(ApiError::missing("body.messages", body.len()))?;
     messages.extend(turns.iter().cloned());
     converted(messages)
 }

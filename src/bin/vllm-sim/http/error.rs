@@ -22,12 +22,19 @@ impl ApiError {
         Self { status: StatusCode::BAD_REQUEST, kind: "BadRequestError", message: message.into(), param }
     }
 
-    /// A required field that is not there; `param` is its path, as in `body.messages`.
-    pub fn missing(param: &'static str) -> Self {
+    /// A required field that is not there; `param` is its path, as in `body.messages`, `fields` what there is.
+    pub fn missing(param: &'static str, fields: usize) -> Self {
         let message = format!(
-            "1 validation error:\n  {{'type': 'missing', 'loc': '{param}', 'msg': 'Field required'}}"
+            "1 validation error:\n  {{'type': 'missing', 'loc': '{param}', 'msg': 'Field required', \
+             'input': '<dict of {fields} items>'}}"
         );
         Self { kind: "Bad Request", ..Self::invalid(message, Some(param)) }
+    }
+
+    /// A response that continues another one, which is not kept here.
+    pub fn previous_response() -> Self {
+        let message = "previous_response_id is not supported by the stateless render endpoint.";
+        Self { kind: "invalid_request_error", ..Self::invalid(message, Some("previous_response_id")) }
     }
 
     /// A prompt beyond the model's length.

@@ -82,7 +82,7 @@ pub async fn tokenize(State(state): State<Arc<AppState>>, body: Bytes) -> Result
 pub async fn detokenize(State(state): State<Arc<AppState>>, body: Bytes) -> Result<Json<Value>, ApiError> {
     let body: Map<String, Value> = super::object(&body)?;
     let ids: Option<Vec<u32>> = body.get("tokens").and_then(|ids| serde_json::from_value(ids.clone()).ok());
-    let ids = ids.ok_or(ApiError::missing("body.tokens"))?;
+    let ids = ids.ok_or(ApiError::missing("body.tokens", body.len()))?;
     let prompt = state.tokenizer.decode(&ids).map_err(|error| ApiError::invalid(error.to_string(), None))?;
     Ok(Json(json!({ "prompt": prompt })))
 }
