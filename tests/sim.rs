@@ -293,6 +293,18 @@ async fn events_are_published_and_replayed() {
 }
 
 #[tokio::test]
+async fn a_published_block_size_may_differ_from_the_configured_one() {
+    let sim =
+        Sim::start(&[&EVENTS[..], &["--topic", "kv", "--kv-block-size-published", "32"]].concat()).await;
+    let metrics = sim.get("/metrics").await.text().await.unwrap();
+    assert!(metrics.contains(r#"block_size="16""#));
+    sim.post("/v1/completions", &prompt(0..40, 1)).await;
+    let batches = replay(sim.replay.as_deref().unwrap(), 0).await;
+    let batch: Value = rmp_serde::from_slice(&batches[0][3]).unwrap();
+    assert_eq!((&batch[1][0]["block_size"], &batch[1][0]["token_ids"][31]), (&json!(32), &json!(31)));
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_aborts_its_request() {
     let sim = Sim::start(&[]).await;
     let body = json!({"model": "tiny", "prompt": [1, 2, 3], "max_tokens": 4000, "stream": true});

@@ -5,6 +5,7 @@
 mod args;
 mod drive;
 mod engine;
+mod handle;
 mod http;
 mod kv_socket;
 mod kv_wire;

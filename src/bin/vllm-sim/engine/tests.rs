@@ -124,6 +124,20 @@ fn eviction_takes_the_tail_first_and_says_so_before_it_stores() {
 }
 
 #[test]
+fn engines_with_different_seeds_have_different_hashes_and_the_same_answers() {
+    let [(one, said), (other, also)] = [1, 2].map(|seed| {
+        let mut engine = engine(EngineConfig { seed, ..config(100) });
+        engine.submit(arrival(1, 0..8, 5));
+        let steps = drain(&mut engine);
+        let answer: Vec<u32> =
+            steps.iter().flat_map(|(_, r)| &r.outputs).map(|output| output.token).collect();
+        (stored(&events(&steps)[0]).hashes.clone(), answer)
+    });
+    assert!(one.iter().zip(&other).all(|(one, other)| one != other));
+    assert_eq!((said.len(), &said), (5, &also));
+}
+
+#[test]
 fn salts_and_adapters_have_prefixes_of_their_own() {
     let lora = |name: &str| Salts { lora: Some(Lora { id: 1, name: name.into() }), cache_salt: None };
     let salt = |salt: &str| Salts { lora: None, cache_salt: Some(salt.into()) };

@@ -18,8 +18,8 @@ use super::{
     reply::{Reply, Usage},
 };
 use crate::{
-    drive::{Ticket, Token},
     engine::hash::Salts,
+    handle::{Ticket, Token},
 };
 
 /// Serves one request of `api`.

@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
-    args::Args, drive::Handle, engine::hash::Lora, kv_socket::KEPT_BATCHES, metrics, tokenizer::Tokenizer,
+    args::Args, engine::hash::Lora, handle::Handle, kv_socket::KEPT_BATCHES, metrics, tokenizer::Tokenizer,
 };
 use ask::{Api, Ask};
 use error::ApiError;
