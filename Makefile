@@ -1,0 +1,59 @@
+# `make test`, `make lint`, `make demo`. Needs cargo, a C compiler and python3; everything else is fetched, pinned,
+# into .cache/ (see .ci/tools.py) and used again by the next run.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TOOL := python3 .ci/tools.py
+# Programs from crates that no wheel carries.
+MACHETE_VERSION := 0.9.2
+MACHETE := .cache/cargo-machete/$(MACHETE_VERSION)
+
+.PHONY: help
+help: ## What there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+.PHONY: test
+test: ## All tests, with the real Envoy
+	@envoy=$$($(TOOL) envoy); \
+	if cargo nextest --version >/dev/null 2>&1; then nextest=(cargo nextest); else nextest=($$($(TOOL) cargo-nextest) nextest); fi; \
+	set -x; \
+	KINFERENCE_TEST_ENVOY=$$envoy "$${nextest[@]}" run --locked --features sim --all-targets --no-fail-fast
+	cargo test --quiet --locked --features sim --doc
+
+.PHONY: lint
+lint: fmt clippy deny machete typos hadolint ## All that can be said without running it
+
+.PHONY: fmt
+fmt:
+	cargo fmt --check
+
+.PHONY: clippy
+clippy:
+	cargo clippy --locked --all-targets --features sim -- -D warnings
+
+# Bans, licenses and sources. Not advisories: their database is a git repository beyond the package registries.
+.PHONY: deny
+deny:
+	deny=$$($(TOOL) cargo-deny); $$deny --locked --all-features --config .deny.toml check bans licenses sources
+
+.PHONY: machete
+machete: $(MACHETE)
+	$(MACHETE)/bin/cargo-machete
+
+$(MACHETE):
+	cargo install --quiet --locked --root $@ cargo-machete@$(MACHETE_VERSION)
+
+.PHONY: typos
+typos:
+	typos=$$($(TOOL) typos); $$typos
+
+.PHONY: hadolint
+hadolint:
+	hadolint=$$($(TOOL) hadolint); $$hadolint Dockerfile
+
+.PHONY: demo
+demo: ## Three engines, Envoy, Kinference and a comparison with random routing (DEMO_EXIT=1, DEMO_JSON=FILE)
+	cargo build --release --locked --features sim --bin kinference --bin vllm-sim --example load
+	exec python3 examples/demo/run.py

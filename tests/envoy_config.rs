@@ -1,0 +1,121 @@
+//! Every shipped Envoy configuration is one that the real Envoy accepts, and says of itself what we rely on.
+//!
+//! Envoy: `KINFERENCE_TEST_ENVOY`, else the one that `.ci/tools.py envoy` put into `.cache/`, else those tests
+//! are skipped with one line.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{
+    env, fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The configurations that users copy, and the demo's own.
+fn configurations() -> Vec<PathBuf> {
+    let yaml = |dir: &str| {
+        let files = fs::read_dir(root().join(dir)).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect::<Vec<_>>()
+    };
+    [yaml("envoy"), yaml("examples/demo")].concat()
+}
+
+/// The Envoy to test with, or `None` after saying that there is none.
+fn envoy() -> Option<PathBuf> {
+    if let Some(path) = env::var_os("KINFERENCE_TEST_ENVOY") {
+        return Some(path.into());
+    }
+    let versions = fs::read_dir(root().join(".cache/envoy")).into_iter().flatten();
+    let found = versions.map(|version| version.unwrap().path().join("envoy")).find(|path| path.is_file());
+    if found.is_none() {
+        writeln!(std::io::stderr(), "SKIPPED: no Envoy; `make test` fetches one").unwrap();
+    }
+    found
+}
+
+#[test]
+fn envoy_accepts_every_configuration() {
+    let Some(envoy) = envoy() else { return };
+    let configurations = configurations();
+    assert!(configurations.len() >= 3, "{configurations:?}");
+    for path in configurations {
+        let run = Command::new(&envoy).args(["--mode", "validate", "-c"]).arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{}:\n{said}", path.display());
+        let complaints: Vec<_> =
+            said.lines().filter(|line| line.contains("[warning]") || line.contains("[error]")).collect();
+        assert!(complaints.is_empty(), "{}:\n{}", path.display(), complaints.join("\n"));
+    }
+}
+
+/// Those with Kinference in them.
+fn with_kinference() -> Vec<(String, String)> {
+    let read = |path: PathBuf| {
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap())
+    };
+    configurations()
+        .into_iter()
+        .map(read)
+        .filter(|(_, text)| text.contains("filters.http.ext_proc"))
+        .collect()
+}
+
+#[test]
+fn clients_cannot_choose_their_engine_or_tenant() {
+    for (name, text) in with_kinference() {
+        let strip = text.find("- remove: x-gateway-destination-endpoint").unwrap_or_else(|| panic!("{name}"));
+        let tenant = text.find("remove_on_match: { key_matcher: { prefix: x-kinference- } }").unwrap();
+        let ext_proc = text.find("- name: envoy.filters.http.ext_proc").unwrap();
+        assert!(strip < ext_proc && tenant < ext_proc, "{name}: stripped too late");
+        assert!(!text.contains("allow_mode_override: true"), "{name}");
+    }
+}
+
+/// A duration such as `5s` behind a key, in milliseconds.
+fn millis(text: &str, key: &str) -> u128 {
+    let value = text.split(&format!("{key}: ")).nth(1).unwrap().split_whitespace().next().unwrap();
+    u128::from(value.strip_suffix('s').unwrap().parse::<u64>().unwrap()) * 1000
+}
+
+#[test]
+fn envoy_is_more_patient_than_our_deadline() {
+    let deadline = kinference::config::ExtProcConfig::default().deadline.as_millis();
+    for (name, text) in with_kinference() {
+        assert!(millis(&text, "message_timeout") >= 2 * deadline, "{name}");
+    }
+}
+
+#[test]
+fn envoy_holds_what_we_accept() {
+    let accepted = kinference::config::BodyLimits::default().request_bytes;
+    let limit = |text: &str, key: &str| {
+        let value = text.split(&format!("{key}: ")).nth(1)?;
+        value.split_whitespace().next()?.parse::<usize>().ok()
+    };
+    for (name, key) in [
+        ("duplex.yaml", "request_body_buffer_limit"),
+        ("buffered-fail-open.yaml", "per_connection_buffer_limit_bytes"),
+    ] {
+        let text = fs::read_to_string(root().join("envoy").join(name)).unwrap();
+        assert!(limit(&text, key).is_some_and(|bytes| bytes > accepted), "{name}: {key}");
+    }
+}
+
+/// What tests and the demo replace to run a shipped configuration on ports of their own.
+#[test]
+fn ports_are_replaceable_by_text() {
+    for (name, text) in with_kinference() {
+        for port in ["port_value: 10000 ", "port_value: 9901 ", "port_value: 9002 "] {
+            assert_eq!(text.matches(port).count(), 1, "{name}: {port}");
+        }
+        let engines: Vec<_> =
+            [8000, 8001, 8002].map(|p| text.matches(&format!("port_value: {p} ")).count()).into();
+        let wanted = if name == "original-dst.yaml" { vec![0; 3] } else { vec![1; 3] };
+        assert_eq!(engines, wanted, "{name}");
+    }
+}
