@@ -7,11 +7,14 @@ All times are the engines' own: wall time times the speedup at which they run.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import urllib.request
 from pathlib import Path
+
+from services import die_with_parent, wait_for
 
 # Loads at which random routing is in trouble and the fleet as a whole is not: at 1.2 requests/s of 8,256 tokens the
 # engines could serve all from their caches, if only each prefix stayed on one of them.
@@ -45,7 +48,9 @@ def measure(args, workload, route, url, dir):
     command = [args.load, "--url", url, "--model", args.model, "--tokenizer", args.tokenizer]
     command += ["--workload", workload, "--label", route, "--speedup", str(args.speedup), "--summary", str(summary)]
     command += ["--output-tokens", OUTPUT_TOKENS, *WORKLOADS[workload]]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL)
+    parent = os.getpid()
+    ends_with_us = lambda: die_with_parent(signal.SIGKILL, parent)
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, preexec_fn=ends_with_us)
     if not summary.exists():
         sys.exit(f"the load generator failed (exit {done.returncode})")
     return json.loads(summary.read_text())
@@ -53,21 +58,25 @@ def measure(args, workload, route, url, dir):
 
 def table(results):
     """The comparison as text."""
-    head = f"{'workload':<14} {'route':<11} {'requests':>8} {'errors':>6} {'TTFT p50':>10} {'TTFT p95':>10} {'cached':>7}"
+    head = f"{'workload':<14} {'route':<11} {'requests':>8} {'errors':>7} {'TTFT p50':>10} {'TTFT p95':>10} {'cached':>8}"
     lines = ["", head, "-" * len(head)]
     for workload, routes in results.items():
         for route, run in routes.items():
             p50, p95 = f"{run['ttft_p50_ms']:,.0f} ms", f"{run['ttft_p95_ms']:,.0f} ms"
-            line = f"{workload:<14} {route:<11} {run['requests']:>8} {run['errors']:>6} {p50:>10} {p95:>10}"
+            line = f"{workload:<14} {route:<11} {run['requests']:>8} {run['errors']:>7} {p50:>10} {p95:>10}"
             gain = ""
             if route == "kinference" and run["ttft_p50_ms"] > 0:
                 gain = f"   median {routes['random']['ttft_p50_ms'] / run['ttft_p50_ms']:.1f} times lower"
-            lines.append(f"{line} {run['cached_share']:>7.0%}{gain}")
+            lines.append(f"{line} {run['cached_share']:>8.0%}{gain}")
     return "\n".join(lines)
 
 
 def compare(args):
     """All runs; True if every request was answered."""
+    for url in args.wait_for:
+        said = wait_for(url, seconds=60)
+        if said is not None:
+            sys.exit(f"{url} is not ready: {said}")
     urls = {"random": args.random, "kinference": args.kinference}
     results = {}
     with tempfile.TemporaryDirectory(prefix="kinference-compare-") as dir:
@@ -92,6 +101,7 @@ def arguments(argv=None):
     parser.add_argument("--engine", action="append", required=True, help="URL of an engine; once for each")
     parser.add_argument("--load", required=True, help="the load generator")
     parser.add_argument("--tokenizer", required=True, help="the model's tokenizer.json")
+    parser.add_argument("--wait-for", action="append", default=[], help="URL that has to answer 200 first")
     parser.add_argument("--model", default="demo")
     parser.add_argument("--speedup", type=int, required=True, help="of the engines")
     return parser.parse_args(argv)

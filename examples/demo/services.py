@@ -1,6 +1,7 @@
 """Processes that die with this one, whatever happens: on Linux the kernel sees to it, elsewhere exit handlers do."""
 
 import ctypes
+import http.client
 import os
 import signal
 import socket
@@ -44,6 +45,23 @@ def port(wanted):
     sys.exit("no free port")
 
 
+def wait_for(url, seconds, check=lambda: None):
+    """Waits until a URL answers 200; else what it said last."""
+    deadline = time.monotonic() + seconds
+    said = "nothing"
+    while time.monotonic() < deadline:
+        check()
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return None
+        except urllib.error.HTTPError as error:
+            said = f"{error.code} {error.read().decode(errors='replace')}"
+        except (OSError, http.client.HTTPException) as error:
+            said = str(error)
+        time.sleep(0.05)
+    return said
+
+
 class Services:
     """The running processes and where their output goes."""
 
@@ -78,19 +96,9 @@ class Services:
 
     def wait_until_ready(self, name, url, seconds=30):
         """Waits until a URL answers 200."""
-        deadline = time.monotonic() + seconds
-        said = "nothing"
-        while time.monotonic() < deadline:
-            self.check()
-            try:
-                with urllib.request.urlopen(url, timeout=2):
-                    return
-            except urllib.error.HTTPError as error:
-                said = f"{error.code} {error.read().decode(errors='replace')}"
-            except OSError as error:
-                said = str(error)
-            time.sleep(0.05)
-        self.fail(name, f"{url} was not ready after {seconds} s, it said: {said}")
+        said = wait_for(url, seconds, self.check)
+        if said is not None:
+            self.fail(name, f"{url} was not ready after {seconds} s, it said: {said}")
 
     def stop(self):
         """Ends them all: politely, then not."""
