@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::Notify;
 
 /// How far a worker's KV events can be trusted. Written by `ingest`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -49,6 +50,9 @@ pub const MISSED_POLLS_TO_FAIL: u32 = 5;
 pub struct Status {
     /// Written by `ingest::kv`.
     pub kv: ArcSwap<KvState>,
+    /// Notified by `ingest::scrape` when a scrape shows that the engine computed since the last one, heard by
+    /// `ingest::kv`: then events should come too.
+    pub kv_expected: Notify,
     /// Written by `ingest::models`; `None` until `/v1/models` has answered.
     pub models: ArcSwapOption<Vec<ModelCard>>,
     /// Written by `ingest::scrape`: the engine sleeps.

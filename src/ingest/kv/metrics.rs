@@ -1,0 +1,101 @@
+//! What is counted of KV events.
+
+use prometheus::{IntCounter, IntCounterVec};
+
+use super::decode::SkipReason;
+use crate::{cache::Applied, observe::Metrics, types::KvEvent};
+
+/// How a replay ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayOutcome {
+    /// Everything came.
+    Completed,
+    /// Nobody there, or cut short.
+    Failed,
+    /// Over its time.
+    TimedOut,
+}
+
+/// The counters of all subscriptions. Cheap to clone.
+#[derive(Clone)]
+pub struct KvMetrics {
+    /// Batches read, live and replayed.
+    pub batches: IntCounter,
+    /// Messages that are no batch.
+    pub undecodable: IntCounter,
+    /// Holes in live streams.
+    pub gaps: IntCounter,
+    /// Engines that began to count anew while we listened.
+    pub restarts: IntCounter,
+    /// Workers evicted for their block size.
+    pub evictions: IntCounter,
+    events: IntCounterVec,
+    unapplied: IntCounterVec,
+    skipped: IntCounterVec,
+    replays: IntCounterVec,
+}
+
+impl KvMetrics {
+    /// Registers them; once a process.
+    pub fn new(metrics: &Metrics) -> Self {
+        let one = |name, help| metrics.counters(name, help, &[]).with_label_values::<&str>(&[]);
+        let own = Self {
+            batches: one("kinference_kv_batches_total", "KV-event batches read."),
+            undecodable: one("kinference_kv_undecodable_total", "KV-event messages that could not be read."),
+            gaps: one("kinference_kv_gaps_total", "Holes found in the numbers of live KV events."),
+            restarts: one("kinference_kv_restarts_total", "Engines seen to number KV events anew."),
+            evictions: one("kinference_kv_evictions_total", "Workers evicted for their KV block size."),
+            events: metrics.counters("kinference_kv_events_total", "KV events applied.", &["kind"]),
+            unapplied: metrics.counters(
+                "kinference_kv_events_unapplied_total",
+                "KV events that gave nothing.",
+                &["reason"],
+            ),
+            skipped: metrics.counters(
+                "kinference_kv_events_skipped_total",
+                "KV events not read.",
+                &["reason"],
+            ),
+            replays: metrics.counters("kinference_kv_replays_total", "KV-event replays.", &["outcome"]),
+        };
+        // Shown from the start, at zero.
+        for reason in SkipReason::ALL {
+            own.skipped.with_label_values(&[reason.label()]);
+        }
+        own
+    }
+
+    /// An event was given to the index.
+    pub fn applied(&self, event: &KvEvent, applied: &Applied) {
+        let reason = match applied {
+            Applied::Stored { .. } | Applied::Removed { .. } | Applied::Cleared => {
+                let kind = match event {
+                    KvEvent::Stored(_) => "stored",
+                    KvEvent::Removed { .. } => "removed",
+                    KvEvent::Cleared => "cleared",
+                };
+                return self.events.with_label_values(&[kind]).inc();
+            }
+            Applied::ParentUnknown => "parent_unknown",
+            Applied::NoCredit(_) => "no_credit",
+            Applied::BlockSize { .. } => "block_size",
+            Applied::Fenced => "fenced",
+        };
+        self.unapplied.with_label_values(&[reason]).inc();
+    }
+
+    /// An event could not be read.
+    pub fn skipped(&self, reason: SkipReason) {
+        self.skipped.with_label_values(&[reason.label()]).inc();
+    }
+
+    /// A replay ended.
+    pub fn replay(&self, outcome: ReplayOutcome) {
+        let outcome = match outcome {
+            ReplayOutcome::Completed => "completed",
+            ReplayOutcome::Failed => "failed",
+            ReplayOutcome::TimedOut => "timed_out",
+        };
+        self.replays.with_label_values(&[outcome]).inc();
+    }
+}

@@ -1,0 +1,268 @@
+//! The subscription to one data-parallel rank of one worker: sockets in, sequence machine, index out.
+//!
+//! Owner: `ingest::kv::run`. Invariant: the only writer of `status.kv` and of the rank's blocks. Decisions are
+//! the machine's; here is only I/O.
+
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{
+    connection::Connection,
+    decode::decode,
+    metrics::{KvMetrics, ReplayOutcome},
+    replay::{Replay, ReplayError, Replayed},
+    sequence::{Action, Input, Mode, Sequence},
+    silence::Silence,
+    wire::numbered,
+};
+use crate::{
+    cache::{Applied, CacheWriter},
+    fleet::{KvState, Member},
+};
+
+/// Between two attempts to connect: at first, doubling up to the most.
+const BACKOFF: Duration = Duration::from_millis(50);
+const MOST_BACKOFF: Duration = Duration::from_secs(1);
+
+/// Where one rank publishes.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    /// Its PUB socket.
+    pub events: String,
+    /// Its replay socket.
+    pub replay: Option<String>,
+    /// For one whole replay, however often it has to be taken up again.
+    pub replay_timeout: Duration,
+}
+
+/// The worker publishes what can't be used: in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evicted(pub String);
+
+/// A subscription at work.
+pub struct Subscriber {
+    member: Arc<Member>,
+    writer: CacheWriter,
+    metrics: KvMetrics,
+    subscription: Subscription,
+    sequence: Sequence,
+    silence: Silence,
+    replay: Option<Replay>,
+    /// When the replay has to be complete.
+    deadline: Instant,
+    /// A live message came on this connection.
+    heard: bool,
+    /// Why the next change of state, for the log.
+    cause: Option<String>,
+}
+
+/// How a connection ends.
+enum End {
+    Lost,
+    Redial,
+}
+
+impl Subscriber {
+    /// Not connected yet.
+    pub fn new(
+        subscription: Subscription,
+        member: Arc<Member>,
+        (writer, metrics): (CacheWriter, KvMetrics),
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            sequence: Sequence::new(subscription.replay.is_some()),
+            member,
+            writer,
+            metrics,
+            subscription,
+            silence: Silence::new(now),
+            replay: None,
+            deadline: now,
+            heard: false,
+            cause: None,
+        }
+    }
+
+    /// Follows the engine until it has to be evicted.
+    pub async fn run(mut self) -> Evicted {
+        match self.follow().await {
+            ControlFlow::Break(evicted) => self.evict(evicted),
+            ControlFlow::Continue(never) => match never {},
+        }
+    }
+
+    async fn follow(&mut self) -> ControlFlow<Evicted, std::convert::Infallible> {
+        let mut backoff = BACKOFF;
+        loop {
+            self.heard = false;
+            let end = match Connection::dial(&self.subscription.events).await {
+                Ok(connection) => {
+                    self.step(Input::Connected)?;
+                    self.listen(connection).await?
+                }
+                Err(error) => {
+                    self.cause = Some(error.to_string());
+                    End::Lost
+                }
+            };
+            if self.heard {
+                backoff = BACKOFF;
+            }
+            if matches!(end, End::Lost) {
+                self.step(Input::Disconnected)?;
+                sleep(backoff).await;
+                backoff = (backoff * 2).min(MOST_BACKOFF);
+            }
+        }
+    }
+
+    async fn listen(&mut self, mut connection: Connection) -> ControlFlow<Evicted, End> {
+        let member = self.member.clone();
+        loop {
+            tokio::select! {
+                frames = connection.next() => match frames {
+                    Some(frames) => self.live(&frames)?,
+                    None => return ControlFlow::Continue(End::Lost),
+                },
+                said = next_of(&mut self.replay) => self.replayed(said)?,
+                () = sleep_until(self.deadline), if self.replay.is_some() => {
+                    self.replayed(Replayed::Failed(ReplayError::TimedOut))?;
+                }
+                () = member.status.kv_expected.notified() => {
+                    if self.silence.scrape_moved(Instant::now()) && self.step(Input::Suspect)? {
+                        return ControlFlow::Continue(End::Redial);
+                    }
+                }
+            }
+        }
+    }
+
+    fn live(&mut self, frames: &[Bytes]) -> ControlFlow<Evicted> {
+        self.heard = true;
+        self.silence.broken(Instant::now());
+        match numbered(frames) {
+            Ok(message) => {
+                self.step(Input::Live { seq: message.seq, payload: message.payload })?;
+            }
+            Err(error) => {
+                tracing::debug!(worker = %self.member.worker.name, %error, "a KV-event message is skipped");
+                self.metrics.undecodable.inc();
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn replayed(&mut self, said: Replayed) -> ControlFlow<Evicted> {
+        let input = match said {
+            Replayed::Batch(batch) => Input::ReplayBatch { seq: batch.seq, payload: batch.payload },
+            Replayed::End => {
+                self.replay = None;
+                self.metrics.replay(ReplayOutcome::Completed);
+                Input::ReplayEnd
+            }
+            Replayed::Failed(error) => {
+                self.replay = None;
+                self.metrics.replay(match error {
+                    ReplayError::TimedOut => ReplayOutcome::TimedOut,
+                    _ => ReplayOutcome::Failed,
+                });
+                self.cause = Some(error.to_string());
+                Input::ReplayFailed
+            }
+        };
+        self.step(input).map_continue(|_| ())
+    }
+
+    /// Feeds the machine and does what it says; whether to dial anew.
+    fn step(&mut self, input: Input) -> ControlFlow<Evicted, bool> {
+        let (sequence, actions) = std::mem::replace(&mut self.sequence, Sequence::new(false)).step(input);
+        self.sequence = sequence;
+        let mut redial = false;
+        for action in actions {
+            match action {
+                Action::Clear => self.writer.clear(),
+                Action::Apply(payload) => self.apply(&payload)?,
+                Action::StartReplay { from } => self.start_replay(from),
+                Action::Enter(mode) => self.enter(mode),
+                Action::Gap => self.metrics.gaps.inc(),
+                Action::Restarted => {
+                    self.cause = Some("the engine restarted".into());
+                    self.metrics.restarts.inc();
+                }
+                Action::Redial => {
+                    tracing::info!(worker = %self.member.worker.name, "the engine works and sends no KV events: dialling anew");
+                    redial = true;
+                }
+            }
+        }
+        ControlFlow::Continue(redial)
+    }
+
+    fn start_replay(&mut self, from: u64) {
+        self.replay = self.subscription.replay.clone().map(|endpoint| Replay::start(endpoint, from));
+    }
+
+    fn apply(&mut self, payload: &[u8]) -> ControlFlow<Evicted> {
+        let batch = match decode(payload) {
+            Ok(batch) => batch,
+            Err(error) => {
+                tracing::debug!(worker = %self.member.worker.name, %error, "a KV-event batch is skipped");
+                self.metrics.undecodable.inc();
+                return ControlFlow::Continue(());
+            }
+        };
+        self.metrics.batches.inc();
+        for skipped in &batch.skipped {
+            self.metrics.skipped(skipped.reason);
+        }
+        for event in &batch.events {
+            let applied = self.writer.apply(event);
+            self.metrics.applied(event, &applied);
+            if let Applied::BlockSize { published } = applied {
+                let configured = self.member.worker.set.kv_block_size;
+                return ControlFlow::Break(Evicted(format!(
+                    "it publishes KV blocks of {published} tokens, but kv_block_size of its worker set is {configured}"
+                )));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn enter(&mut self, mode: Mode) {
+        if mode == Mode::Replaying {
+            self.deadline = Instant::now() + self.subscription.replay_timeout;
+        } else {
+            self.replay = None;
+        }
+        let state = match mode {
+            Mode::Disconnected => KvState::Disconnected,
+            Mode::Replaying => KvState::Replaying,
+            Mode::Synced => KvState::Synced,
+            Mode::LiveOnly => KvState::LiveOnly,
+        };
+        let cause = self.cause.take();
+        if **self.member.status.kv.load() != state {
+            tracing::info!(worker = %self.member.worker.name, ?state, cause, "KV events");
+            self.member.status.kv.store(Arc::new(state));
+        }
+    }
+
+    fn evict(mut self, evicted: Evicted) -> Evicted {
+        self.writer.clear();
+        self.metrics.evictions.inc();
+        tracing::error!(worker = %self.member.worker.name, reason = evicted.0, "the worker is EVICTED: no traffic until it is discovered anew");
+        self.member.status.kv.store(Arc::new(KvState::Evicted(evicted.0.clone())));
+        evicted
+    }
+}
+
+/// What the running replay says next; never, when none runs.
+async fn next_of(replay: &mut Option<Replay>) -> Replayed {
+    match replay {
+        Some(replay) => replay.next().await,
+        None => std::future::pending().await,
+    }
+}
