@@ -150,7 +150,7 @@ impl Sequence {
                 });
                 out.extend([Action::Enter(Mode::Replaying), Action::StartReplay { from }]);
             }
-            (true, ..) => self.from_scratch(Waiting::default(), out),
+            (true, ..) => self.start_over(Waiting::default(), out),
             (false, Some(_), _) if resume => self.phase = Phase::Live { known: false },
             (false, ..) => {
                 self.forget(out);
@@ -201,7 +201,7 @@ impl Sequence {
     fn restarted(&mut self, seq: u64, payload: Bytes, out: &mut Vec<Action>) {
         out.push(Action::Restarted);
         if self.has_replay {
-            self.from_scratch(Waiting::one(seq, payload), out);
+            self.start_over(Waiting::one(seq, payload), out);
         } else {
             self.forget(out);
             self.apply_live(seq, payload, out);
@@ -220,7 +220,7 @@ impl Sequence {
                 Phase::Replaying(Replaying { from, anchor: None, begun: false, restarts: 0, waiting });
             out.extend([Action::Enter(Mode::Replaying), Action::StartReplay { from }]);
         } else {
-            self.from_scratch(Waiting::one(seq, payload), out);
+            self.start_over(Waiting::one(seq, payload), out);
         }
     }
 
@@ -229,7 +229,7 @@ impl Sequence {
         if let Some(anchor) = replaying.anchor.take() {
             replaying.begun = seq == replaying.from && History::digest(&payload) == anchor;
             if !replaying.begun {
-                self.from_scratch(Waiting::default(), out);
+                self.start_over(Waiting::default(), out);
             }
             return;
         }
@@ -239,7 +239,7 @@ impl Sequence {
         };
         match expected {
             Some(expected) if seq > expected && replaying.begun => self.resume_at(expected, out),
-            Some(expected) if seq != expected => self.from_scratch(Waiting::default(), out),
+            Some(expected) if seq != expected => self.start_over(Waiting::default(), out),
             _ => {
                 replaying.begun = true;
                 self.history.replayed(seq, &payload);
@@ -253,7 +253,7 @@ impl Sequence {
         // The engine does not have what it sent, or what we have of it: it is another one.
         let contradicts = replaying.from > 0 && replaying.waiting.reaches(replaying.from);
         if !replaying.begun && (replaying.anchor.is_some() || contradicts) {
-            return self.from_scratch(Waiting::default(), out);
+            return self.start_over(Waiting::default(), out);
         }
         while let Some(seq) = replaying.waiting.first() {
             let expected = self.history.next();
@@ -268,7 +268,7 @@ impl Sequence {
             } else if !self.history.holds(seq, &payload) {
                 // A number that the replay had with other bytes, or that it no longer has. What waits came
                 // before the next replay is asked for, so that one from 0 covers it.
-                return self.from_scratch(Waiting::default(), out);
+                return self.start_over(Waiting::default(), out);
             }
         }
         self.phase = Phase::Live { known: true };
@@ -288,7 +288,7 @@ impl Sequence {
     }
 
     /// Replays everything into a cleared worker.
-    fn from_scratch(&mut self, waiting: Waiting, out: &mut Vec<Action>) {
+    fn start_over(&mut self, waiting: Waiting, out: &mut Vec<Action>) {
         let restarts = match &self.phase {
             Phase::Replaying(replaying) => replaying.restarts + 1,
             _ => 0,

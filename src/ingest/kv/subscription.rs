@@ -6,7 +6,7 @@
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     connection::Connection,
@@ -22,7 +22,8 @@ use crate::{
     fleet::{KvState, Member},
 };
 
-/// Between two attempts to connect: at first, doubling up to the most.
+/// From one attempt to connect to the next: at first, doubling up to the most. The library itself tries a
+/// refused connection again within an attempt, with like pauses.
 const BACKOFF: Duration = Duration::from_millis(50);
 const MOST_BACKOFF: Duration = Duration::from_secs(1);
 
@@ -52,8 +53,6 @@ pub struct Subscriber {
     replay: Option<Replay>,
     /// When the replay has to be complete.
     deadline: Instant,
-    /// A live message came on this connection.
-    heard: bool,
     /// Why the next change of state, for the log.
     cause: Option<String>,
 }
@@ -81,7 +80,6 @@ impl Subscriber {
             silence: Silence::new(now),
             replay: None,
             deadline: now,
-            heard: false,
             cause: None,
         }
     }
@@ -97,7 +95,7 @@ impl Subscriber {
     async fn follow(&mut self) -> ControlFlow<Evicted, std::convert::Infallible> {
         let mut backoff = BACKOFF;
         loop {
-            self.heard = false;
+            let dialled = Instant::now();
             let end = match Connection::dial(&self.subscription.events).await {
                 Ok(connection) => {
                     self.step(Input::Connected)?;
@@ -108,12 +106,12 @@ impl Subscriber {
                     End::Lost
                 }
             };
-            if self.heard {
-                backoff = BACKOFF;
-            }
             if matches!(end, End::Lost) {
                 self.step(Input::Disconnected)?;
-                sleep(backoff).await;
+                if dialled.elapsed() > MOST_BACKOFF {
+                    backoff = BACKOFF;
+                }
+                sleep_until(dialled + backoff).await;
                 backoff = (backoff * 2).min(MOST_BACKOFF);
             }
         }
@@ -141,7 +139,6 @@ impl Subscriber {
     }
 
     fn live(&mut self, frames: &[Bytes]) -> ControlFlow<Evicted> {
-        self.heard = true;
         self.silence.broken(Instant::now());
         match numbered(frames) {
             Ok(message) => {
@@ -193,7 +190,8 @@ impl Subscriber {
                     self.metrics.restarts.inc();
                 }
                 Action::Redial => {
-                    tracing::info!(worker = %self.member.worker.name, "the engine works and sends no KV events: dialling anew");
+                    let worker = &self.member.worker.name;
+                    tracing::info!(%worker, "the engine works and sends no KV events: dialling anew");
                     redial = true;
                 }
             }
@@ -253,7 +251,8 @@ impl Subscriber {
     fn evict(mut self, evicted: Evicted) -> Evicted {
         self.writer.clear();
         self.metrics.evictions.inc();
-        tracing::error!(worker = %self.member.worker.name, reason = evicted.0, "the worker is EVICTED: no traffic until it is discovered anew");
+        let worker = &self.member.worker.name;
+        tracing::error!(%worker, reason = evicted.0, "EVICTED: no traffic for it until it is discovered anew");
         self.member.status.kv.store(Arc::new(KvState::Evicted(evicted.0.clone())));
         evicted
     }

@@ -119,7 +119,9 @@ mod tests {
 
     #[test]
     fn other_frames_are_refused() {
-        for shape in [&[][..], &[b"12345678"], &[b"kv", b"1234567", b"p"], &[b"", b"", b"", &[0; 8], b"p"]] {
+        let shapes: [&[&[u8]]; 4] =
+            [&[], &[b"12345678"], &[b"kv", b"1234567", b"p"], &[b"", b"", b"", &[0; 8], b"p"]];
+        for shape in shapes {
             assert!(numbered(&frames(shape)).is_err(), "{shape:?}");
         }
     }
