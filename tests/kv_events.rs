@@ -18,7 +18,7 @@ use kinference::{
 use parking_lot::Mutex;
 use rmpv::Value;
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncBufReadExt, BufReader, copy_bidirectional},
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
@@ -212,7 +212,7 @@ impl Router {
         }
     }
 
-    /// Until a live message got through: live ones are stores of block `hash`.
+    /// Until so many batches were read: more than a replay gave, so that a live one got through.
     async fn is_subscribed(&self, engine: &mut Engine, batches: u64) {
         let reached = async {
             while self.counted("kinference_kv_batches_total") < batches {
@@ -427,4 +427,37 @@ async fn a_connection_that_died_in_silence_is_found_out() {
     };
     tokio::time::timeout(DEADLINE, found).await.unwrap();
     assert_eq!(router.counted("kinference_kv_restarts_total"), 0);
+}
+
+#[tokio::test]
+async fn kinfctl_tails_what_came_before_and_what_comes() {
+    let mut engine = Engine::start(Replays::WithTopic).await;
+    engine.lose(vec![store(1, BLOCK)]);
+    engine.lose(vec![remove(1)]);
+    let mut kinfctl = tokio::process::Command::new(env!("CARGO_BIN_EXE_kinfctl"))
+        .args(["events", "tail", &engine.events_at, "--replay", &engine.replay_at])
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(kinfctl.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        (line["seq"].as_u64().unwrap(), line["type"].as_str().unwrap().to_string())
+    };
+    assert_eq!(next().await, (0, "BlockStored".into()));
+    assert_eq!(next().await, (1, "BlockRemoved".into()));
+    // Whichever is the first after the subscription is active.
+    let publishing = async {
+        loop {
+            engine.publish(vec![store(2, BLOCK)]).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let (seq, kind) = tokio::select! {
+        line = next() => line,
+        () = publishing => unreachable!(),
+    };
+    assert!(seq >= 2 && kind == "BlockStored");
 }

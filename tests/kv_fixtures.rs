@@ -5,7 +5,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::BufRead,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use bytes::Bytes;
 use kinference::{
@@ -159,4 +164,38 @@ fn every_version_decodes_to_what_was_encoded() {
         assert_eq!((with_bytes.ts, with_bytes.rank), (1_700_000_000.5, None));
         assert!(with_ints.skipped.is_empty() && with_bytes.skipped.is_empty(), "{version}");
     }
+}
+
+#[test]
+fn kinfctl_prints_one_object_an_event() {
+    let recording =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/vllm-0.32/events/v032.bin");
+    let run = || {
+        let mut kinfctl = Command::new(env!("CARGO_BIN_EXE_kinfctl"));
+        kinfctl.args(["events", "decode"]).arg(&recording);
+        kinfctl
+    };
+    let printed = run().output().unwrap();
+    assert!(printed.status.success());
+    let printed: Vec<Value> =
+        printed.stdout.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let lines = String::from_utf8(fixture("vllm-0.32/events/v032.jsonl")).unwrap();
+    let said = lines.lines().flat_map(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let events = line["payload"][1].as_array().unwrap().clone();
+        events.into_iter().map(move |event| (line["seq"].clone(), event))
+    });
+    let said: Vec<(Value, Value)> = said.collect();
+    assert_eq!(printed.len(), said.len());
+    for (line, (seq, event)) in printed.iter().zip(&said) {
+        assert_eq!((&line["seq"], &line["type"]), (seq, &event["type"]));
+        assert_eq!(line["tokens"], event["token_ids"]);
+        assert_eq!(line["group"], event["group_idx"]);
+        let decimal = event["block_hashes"].as_array().map(|h| h.iter().map(Value::to_string).collect());
+        assert_eq!(line["block_hashes"], decimal.map_or(Value::Null, |h: Vec<String>| Value::from(h)));
+    }
+    // A reader that goes away is no failure.
+    let mut cut = run().stdout(Stdio::piped()).spawn().unwrap();
+    drop(cut.stdout.take());
+    assert!(cut.wait().unwrap().success());
 }

@@ -100,9 +100,15 @@ fn a_number_going_back_is_a_restart() {
     assert_eq!(after(true, &start), scratch);
     let out = after(false, &[Input::Connected, live(4, "a"), live(0, "A")]);
     assert_eq!(out, [Restarted, Clear, Apply(payload("A"))]);
+    // Even with the same bytes: nothing comes twice on one connection.
+    assert_eq!(after(true, &[Input::Connected, Input::ReplayEnd, live(0, "a"), live(0, "a")]), scratch);
     // Numbers that the replay had too, but other bytes.
     let inputs = [Input::Connected, replayed(0, "a"), replayed(1, "b"), Input::ReplayEnd, live(0, "A")];
     assert_eq!(after(true, &inputs), scratch);
+    let inputs = [Input::Connected, live(0, "A"), replayed(0, "a"), replayed(1, "b"), Input::ReplayEnd];
+    assert_eq!(after(true, &inputs), [Clear, StartReplay { from: 0 }]);
+    let inputs = [Input::Connected, live(7, "h"), live(3, "D")];
+    assert_eq!(after(true, &inputs), [Restarted, Clear, StartReplay { from: 0 }]);
 }
 
 #[test]
