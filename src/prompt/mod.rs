@@ -1,1 +1,17 @@
-//! Request bodies: capped buffers, parsing per API, tokenization.
+//! Request bodies: capped buffers, content encodings, parsing per API, and tokenization.
+//!
+//! Invariant: what is parsed here is only read. The bytes that go to the engine are the bytes that came.
+//! A request that this room can't tokenize is no error of the client's: it is routed on load alone.
+
+mod body;
+mod chat;
+mod encoding;
+mod fields;
+mod media;
+mod request;
+mod tokenize;
+
+pub use body::{Body, BodyBudget};
+pub use encoding::{DecodeError, decoded};
+pub use request::{ParsedRequest, Prompts, parse};
+pub use tokenize::{LocalModel, TokenizeError, TokenizeTarget, Tokenizers, http_client};
