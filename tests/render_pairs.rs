@@ -2,7 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use bytes::Bytes;
 use kinference::{
@@ -63,4 +68,36 @@ fn every_recorded_prompt_has_the_engines_ids() {
         }
     }
     assert_eq!((by_ids, by_count), (18, 5), "recordings compared by ids, and by count alone");
+}
+
+/// Runs `kinfctl tokenize` with that standard input: what it prints, or its error.
+fn kinfctl(args: &[&str], input: &str) -> Result<Value, String> {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kinfctl"))
+        .args(["tokenize", "--model-dir", fixtures().join("tokenizer").to_str().unwrap()])
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout).parse().unwrap()) } else { Err(text(output.stderr)) }
+}
+
+#[test]
+fn kinfctl_prints_the_ids_and_their_count() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, r#"{"model": "tiny", "prompt": "The quick"}"#).unwrap();
+    let path = file.path().to_str().unwrap();
+    let want = serde_json::json!({"tokens": [865, 2581, 369], "count": 3});
+    assert_eq!(kinfctl(&[path], "").unwrap(), want);
+    assert_eq!(kinfctl(&["--path", "/v1/completions", path], "").unwrap(), want);
+    let message = r#"{"messages": [{"role": "user", "content": "Hello there"}]}"#;
+    for path in ["/v1/messages", "/v1/chat/completions/render"] {
+        assert_eq!(kinfctl(&["--path", path, "-"], message).unwrap()["count"], 28);
+    }
+    assert!(kinfctl(&["-"], "{").unwrap_err().contains("not valid JSON"));
+    assert!(kinfctl(&["--path", "/v1/models", "-"], "{}").unwrap_err().contains("/v1/models"));
 }

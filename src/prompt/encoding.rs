@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(decoded(None, text.clone(), 2).await.unwrap(), text);
         assert_eq!(decoded(None, text.clone(), 1).await, Err(DecodeError::TooLarge));
         assert_eq!(decoded(Some("lzma"), text.clone(), 9).await, Err(DecodeError::UnknownEncoding));
-        let stack = vec!["gzip"; MAX_STACKED + 1].join(",");
+        let stack = ["gzip"; MAX_STACKED + 1].join(",");
         assert_eq!(decoded(Some(&stack), text.clone(), 9).await, Err(DecodeError::UnknownEncoding));
         for name in ALL {
             let packed = encode(name, &b"some text that is long enough ".repeat(99)).await;

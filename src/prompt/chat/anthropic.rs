@@ -67,7 +67,7 @@ fn push_message(message: Value, messages: &mut Vec<Value>) -> Result<(), Unreada
                 parts.push(json!({"type": "text", "text": block["text"]}))
             }
             "image" if block["source"].is_object() => parts.push(image(&block["source"])),
-            "thinking" => {
+            "thinking" if block["thinking"].is_string() => {
                 reasoning.get_or_insert_default().push_str(text(block, "thinking"));
             }
             "tool_use" => calls.push(call(block)),

@@ -45,14 +45,18 @@ impl LocalModel {
             return Err(format!("{path} is no directory"));
         }
         let inner = create_tokenizer_with_chat_template(path, None).map_err(|error| format!("{error:#}"))?;
+        Ok(Self::caching(inner, PREFIX_BYTES))
+    }
+
+    fn caching(inner: Arc<dyn TokenizerTrait>, l1_max_memory: usize) -> Self {
         let config = CacheConfig {
             enable_l0: true,
             l0_max_entries: WHOLE_ENTRIES,
             l0_max_memory: WHOLE_BYTES,
             enable_l1: true,
-            l1_max_memory: PREFIX_BYTES,
+            l1_max_memory,
         };
-        Ok(Self { tokenizer: CachedTokenizer::new(inner, config) })
+        Self { tokenizer: CachedTokenizer::new(inner, config) }
     }
 
     /// The tokens of a request, of several prompts those of the longest. Blocks for as long as it takes.
@@ -62,11 +66,11 @@ impl LocalModel {
     pub fn tokenize(&self, request: &ParsedRequest) -> Result<PromptTokens, TokenizeError> {
         let mut tokens = match &request.prompts {
             Prompts::Conversation => self.conversation(request)?,
-            Prompts::TokenIds(lists) => of(longest(lists.iter().cloned())),
+            Prompts::TokenIds(lists) => of(longest(lists.iter().cloned()))?,
             Prompts::Texts(texts) => {
                 let encode = |text: &String| self.encode(text, request.add_special_tokens.unwrap_or(true));
                 let lists = texts.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
-                of(longest(lists.into_iter()))
+                of(longest(lists.into_iter()))?
             }
         };
         cut(request, &mut tokens);
@@ -131,8 +135,10 @@ impl LocalModel {
     }
 }
 
-fn of(ids: Option<Arc<[u32]>>) -> PromptTokens {
-    PromptTokens { ids: ids.unwrap_or_default(), ..PromptTokens::default() }
+/// No prompt at all: embeddings stand in for it.
+fn of(ids: Option<Arc<[u32]>>) -> Result<PromptTokens, TokenizeError> {
+    let ids = ids.ok_or_else(|| TokenizeError::Unsupported("there is no text".to_owned()))?;
+    Ok(PromptTokens { ids, ..PromptTokens::default() })
 }
 
 /// Cuts the prompt where its client asks for that.
@@ -146,3 +152,6 @@ pub(super) fn cut(request: &ParsedRequest, tokens: &mut PromptTokens) {
         tokens.credit_until = tokens.credit_until.map(until);
     }
 }
+
+#[cfg(test)]
+mod tests;
