@@ -31,8 +31,7 @@ pub(super) fn conversation(fields: &Fields<'_>) -> Result<Conversation, Unreadab
     if let Some(effort) = effort.filter(|effort| !effort.is_null()) {
         set_effort(&mut kwargs, effort);
     }
-    let tools: Vec<Value> = field(fields, "tools")?.unwrap_or_default();
-    let tools = tools.into_iter().map(tool).collect();
+    let tools = field::<Vec<Value>>(fields, "tools")?.map(|tools| tools.into_iter().map(tool).collect());
     Ok(Conversation { messages, tools, kwargs, add_generation_prompt: true, ..Conversation::default() })
 }
 

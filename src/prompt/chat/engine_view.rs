@@ -38,9 +38,9 @@ pub(in crate::prompt) fn engine_view(
         }
         messages.push(message);
     }
-    let tools = conversation.tools.iter().map(tool).collect::<Result<Vec<_>, _>>()?;
+    let tools = conversation.tools.as_deref().map(|tools| tools.iter().map(tool).collect()).transpose()?;
     let kwargs = conversation.kwargs.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-    Ok(EngineView { messages, tools: (!tools.is_empty()).then_some(tools), kwargs, first_media })
+    Ok(EngineView { messages, tools, kwargs, first_media })
 }
 
 fn view(message: &Value, format: ChatTemplateContentFormat) -> Result<(Value, bool), Unreadable> {

@@ -25,8 +25,8 @@ const MAX_VALUES: usize = 500_000;
 pub(super) struct Conversation {
     /// Chat messages.
     pub(super) messages: Vec<Value>,
-    /// Tools, in the shape of chat completions.
-    pub(super) tools: Vec<Value>,
+    /// Tools, in the shape of chat completions. To a template none and an empty list may differ.
+    pub(super) tools: Option<Vec<Value>>,
     /// Documents for the template.
     pub(super) documents: Option<Vec<Value>>,
     /// Further variables of the template.
@@ -82,7 +82,7 @@ fn chat(fields: &Fields<'_>) -> Result<Conversation, Unreadable> {
     }
     Ok(Conversation {
         messages: field(fields, "messages")?.unwrap_or_default(),
-        tools: field(fields, "tools")?.unwrap_or_default(),
+        tools: field(fields, "tools")?,
         documents,
         kwargs,
         add_generation_prompt: fields.flag("add_generation_prompt").unwrap_or(true),

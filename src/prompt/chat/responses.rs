@@ -33,10 +33,11 @@ pub(super) fn conversation(fields: &Fields<'_>) -> Result<Conversation, Unreadab
     if let Some(effort) = effort.filter(|effort| !effort.is_null()) {
         kwargs.insert("reasoning_effort".to_owned(), effort);
     }
-    let tools: Vec<Value> = field(fields, "tools")?.unwrap_or_default();
+    let tools = field::<Vec<Value>>(fields, "tools")?.filter(|tools| !tools.is_empty());
+    let functions = |tools: Vec<Value>| tools.into_iter().filter(|tool| text(tool, "type") == "function");
     Ok(Conversation {
         messages,
-        tools: tools.into_iter().filter(|tool| text(tool, "type") == "function").map(tool).collect(),
+        tools: tools.map(|tools| functions(tools).map(tool).collect()),
         kwargs,
         add_generation_prompt: !open,
         continue_final_message: open,

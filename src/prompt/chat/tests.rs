@@ -78,7 +78,7 @@ fn responses_items_of_one_turn_share_a_message() {
         ])
     );
     let tool = json!([{"type": "function", "function": {"name": "f", "parameters": {}, "strict": null}}]);
-    assert_eq!(Value::from(response.tools), tool);
+    assert_eq!(Value::from(response.tools.unwrap()), tool);
     assert_eq!(response.kwargs["reasoning_effort"], "high");
     assert!(response.continue_final_message && !response.add_generation_prompt);
     let secret = json!({"input": [{"type": "reasoning", "encrypted_content": "x", "summary": []}]});
@@ -119,7 +119,10 @@ fn anthropic_blocks_become_messages() {
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]},
         ])
     );
-    assert_eq!(messages.tools[0]["function"]["parameters"], json!({"properties": {}, "type": "object"}));
+    assert_eq!(
+        messages.tools.unwrap()[0]["function"]["parameters"],
+        json!({"properties": {}, "type": "object"})
+    );
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Engines {
         request: &ParsedRequest,
     ) -> Result<Option<PromptTokens>, TokenizeError> {
         let url = format!("{base}{}{RENDER}", request.api.path());
-        let (status, body) = self.post(&url, request.body.clone()).await?;
+        let (status, body) = self.post(&url, render_body(request)).await?;
         match status {
             StatusCode::OK => {
                 self.without_render.lock().remove(&(base.to_owned(), request.api));
@@ -125,6 +125,16 @@ impl Engines {
         let request = self.client.post(url).timeout(ANSWER_TIMEOUT).header(CONTENT_TYPE, "application/json");
         let response = request.body(body).send().await.map_err(failed)?;
         Ok((response.status(), capped(response).await?))
+    }
+}
+
+/// The body as it came. Of images only the hashes and places are asked for: their pixels would be in the
+/// answer too.
+fn render_body(request: &ParsedRequest) -> Bytes {
+    const HASHES_ONLY: &[u8] = br#"{"return_mm_kwargs":false,"#;
+    match request.body.iter().position(|byte| *byte == b'{') {
+        Some(open) if request.images > 0 => [HASHES_ONLY, &request.body[open + 1..]].concat().into(),
+        _ => request.body.clone(),
     }
 }
 
@@ -188,8 +198,8 @@ fn messages_body(conversation: Conversation) -> Value {
         "continue_final_message": conversation.continue_final_message,
         "add_special_tokens": conversation.add_special_tokens,
     });
-    if !conversation.tools.is_empty() {
-        body["tools"] = Value::Array(conversation.tools);
+    if let Some(tools) = conversation.tools {
+        body["tools"] = Value::Array(tools);
     }
     if !kwargs.is_empty() {
         body["chat_template_kwargs"] = Value::Object(kwargs);

@@ -171,13 +171,12 @@ impl Tokenizers {
         self.models.run(model, request.clone()).await
     }
 
-    /// Loads a model's tokenizer ahead of its first request, unless the configuration says not to. A model
-    /// that does not load is logged and tried again by the first request that needs it.
+    /// Loads a model's tokenizer ahead of its first request, unless the configuration says not to. One that
+    /// does not load is tried again by the requests that need it.
     pub async fn warm(&self, model: &str) {
-        if self.models.warmup()
-            && let Err(error) = self.models.get(&Arc::from(model)).await
-        {
-            tracing::warn!(model, %error, "no tokenizer to warm up");
+        if self.models.warmup() {
+            // How it ends is logged where it is loaded.
+            let _ = self.models.get(&Arc::from(model)).await;
         }
     }
 }

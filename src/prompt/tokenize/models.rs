@@ -20,6 +20,8 @@ use tokio::{
 use super::{LocalModel, TokenizeError};
 use crate::{config::TokenizeConfig, prompt::request::ParsedRequest, types::PromptTokens};
 
+/// The longest that a load may take, a slow download included.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long a failed load stands.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -72,7 +74,8 @@ impl Models {
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
-            let loaded = open(&model, mount_dir.as_deref()).await;
+            let loaded = tokio::time::timeout(LOAD_TIMEOUT, open(&model, mount_dir.as_deref())).await;
+            let loaded = loaded.unwrap_or_else(|_| Err("it takes too long".to_owned()));
             let loaded = loaded.map(Arc::new).map_err(|reason| (Arc::from(reason), Instant::now()));
             match &loaded {
                 Ok(_) => tracing::info!(model = &*model, "tokenizer loaded"),

@@ -152,6 +152,22 @@ async fn recorded_answers_are_the_prompt() {
 }
 
 #[tokio::test]
+async fn images_are_asked_for_by_hash_alone() {
+    let (engine, metrics) = (Engine::start().await, Metrics::new());
+    let tokenizers = tokenizers(&metrics);
+    let mut sent = pair("chat_image_part_textmodel")["request"].clone();
+    let features =
+        json!({"mm_hashes": {"image": ["h"]}, "mm_placeholders": {"image": [{"offset": 1, "length": 2}]}});
+    engine.says(RENDER, 200, json!({"token_ids": [1, 7, 7, 2], "features": features}));
+    let chat = request(Api::ChatCompletions, &sent);
+    let tokens = tokenizers.tokenize(&chat, &engine.target(TokenizeMode::Render)).await.unwrap();
+    assert_eq!((&*tokens.images[0].hash, tokens.images[0].offset, tokens.images[0].length), ("h", 1, 2));
+    assert_eq!(tokens.credit_until, None);
+    sent["return_mm_kwargs"] = json!(false);
+    assert_eq!(engine.last_body(), sent);
+}
+
+#[tokio::test]
 async fn closed_render_falls_back_and_is_remembered() {
     let (engine, metrics) = (Engine::start().await, Metrics::new());
     let tokenizers = tokenizers(&metrics);
