@@ -196,10 +196,9 @@ async fn load_sleep_and_activity_follow_the_engine() {
     site.scrape();
     site.until("load", |s| s.view().queue == 4.0).await;
     assert_eq!(site.view().running, 2.0);
-    let status = &site.member.status;
-    assert_eq!(status.activity.load(Ordering::Relaxed), 0);
     *site.engine.metrics.lock() = busy(5);
-    site.until("activity", |s| s.member.status.activity.load(Ordering::Relaxed) == 1).await;
+    let expected = site.member.status.kv_expected.notified();
+    tokio::time::timeout(DEADLINE, expected).await.expect("KV events are expected");
     let asleep = "vllm:num_requests_running 0\nvllm:engine_sleep_state{sleep_state=\"awake\"} 0.0\n";
     *site.engine.metrics.lock() = Answer::Text(asleep.into());
     site.until("asleep", |s| s.member.status.asleep.load(Ordering::Relaxed)).await;

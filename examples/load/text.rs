@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use llm_tokenizer::Tokenizer;
 use rand::{Rng, rngs::StdRng};
-use tokenizers::Tokenizer;
 
 /// Enough for no two texts to share their first block.
 const WANTED: usize = 1000;
@@ -18,20 +18,19 @@ impl Words {
     /// # Errors
     /// The file is no tokenizer, or has too few such words.
     pub fn of(path: &Path) -> Result<Self> {
-        let tokenizer = Tokenizer::from_file(path)
+        let tokenizer = Tokenizer::from_file(&path.to_string_lossy())
             .map_err(|error| anyhow!("{error}"))
             .with_context(|| path.display().to_string())?;
-        let mut vocabulary: Vec<_> = tokenizer.get_vocab(false).into_iter().collect();
-        vocabulary.sort_by_key(|(_, id)| *id);
-        let word = |token: &str| {
+        let word = |token: String| {
             let word = token.strip_prefix(['Ġ', '▁'])?;
             (word.len() > 2 && word.bytes().all(|b| b.is_ascii_lowercase())).then(|| word.to_owned())
         };
         let one_token = |word: &String| {
-            tokenizer.encode(format!(" {word}"), false).is_ok_and(|encoding| encoding.len() == 1)
+            tokenizer.encode(&format!(" {word}"), false).is_ok_and(|encoding| encoding.token_ids().len() == 1)
         };
-        let words: Vec<_> =
-            vocabulary.iter().filter_map(|(token, _)| word(token)).filter(one_token).take(WANTED).collect();
+        let ids = 0..u32::try_from(tokenizer.vocab_size())?;
+        let tokens = ids.filter_map(|id| tokenizer.id_to_token(id));
+        let words: Vec<_> = tokens.filter_map(word).filter(one_token).take(WANTED).collect();
         ensure!(words.len() >= 100, "{}: only {} words of one token", path.display(), words.len());
         Ok(Self(words))
     }
@@ -59,10 +58,10 @@ mod tests {
     fn a_text_has_the_tokens_asked_for() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizer/tokenizer.json");
         let words = Words::of(&path).unwrap();
-        let tokenizer = Tokenizer::from_file(path).unwrap();
+        let tokenizer = Tokenizer::from_file(path.to_str().unwrap()).unwrap();
         for wanted in [1, 16, 700] {
             let text = words.text(wanted, &mut StdRng::seed_from_u64(7));
-            let got = tokenizer.encode(text, false).unwrap().len();
+            let got = tokenizer.encode(&text, false).unwrap().token_ids().len();
             assert!(got.abs_diff(wanted) <= 1, "{got} tokens for {wanted}");
         }
     }

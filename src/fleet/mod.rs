@@ -4,11 +4,13 @@
 //! leaves and comes back is a new [`Member`] with a new generation: nothing of the old one sticks to it.
 
 mod member;
+mod readiness;
 mod registry;
 mod status;
 mod worker;
 
 pub use member::Member;
+pub use readiness::{Readiness, readiness};
 pub use registry::{FleetEvent, IdTaken, Registry, Snapshot, diff};
 pub use status::{FAILURES_TO_FAIL, KvState, MISSED_POLLS_TO_FAIL, ModelCard, Status};
 pub use worker::{Worker, WorkerSet};

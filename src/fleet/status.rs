@@ -2,11 +2,13 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::Notify;
+
+use crate::types::Degradation;
 
 /// How far a worker's KV events can be trusted. Written by `ingest`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -25,6 +27,17 @@ pub enum KvState {
     Disconnected,
     /// It publishes something that can't be used, in words: no traffic until it is discovered anew.
     Evicted(String),
+}
+
+impl KvState {
+    /// What a prediction for the worker lacks because of it.
+    pub fn lacks(&self) -> Option<Degradation> {
+        match self {
+            Self::Synced | Self::Evicted(_) => None,
+            Self::LiveOnly => Some(Degradation::LiveOnly),
+            Self::Unknown | Self::Replaying | Self::Disconnected => Some(Degradation::NoKvEvents),
+        }
+    }
 }
 
 /// One entry of a worker's `/v1/models`.
@@ -63,9 +76,6 @@ pub struct Status {
     pub missed_scrapes: AtomicU32,
     /// Written by `ingest::models`: failed polls in a row.
     pub missed_models: AtomicU32,
-    /// Written by `ingest::scrape`: scrapes at which the engine's token counters had moved. KV events that
-    /// stay away while it grows are suspect.
-    pub activity: AtomicU64,
 }
 
 impl Status {
@@ -96,11 +106,8 @@ impl Status {
                 && self.missed_models.load(Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL)
     }
 
-    /// Why the worker was evicted, if it was.
-    pub fn evicted(&self) -> Option<String> {
-        match &**self.kv.load() {
-            KvState::Evicted(why) => Some(why.clone()),
-            _ => None,
-        }
+    /// It publishes something that can't be used: no traffic until it is discovered anew.
+    pub fn is_evicted(&self) -> bool {
+        matches!(**self.kv.load(), KvState::Evicted(_))
     }
 }

@@ -1,6 +1,6 @@
 //! Scrapes of `/metrics`: one loop per worker that keeps its load, its sleep state and its health true.
 //!
-//! Owner of `status.asleep`, `missed_scrapes` and `activity`. A worker without `metrics_url` is never
+//! Owner of `status.asleep` and `missed_scrapes`; notifies `kv_expected`. A worker without `metrics_url` is never
 //! scraped and its load stays zero; the loop then only probes it back when its responses kept failing.
 
 mod parse;
@@ -145,7 +145,7 @@ fn note(status: &Status, scraped: &Scraped, tokens_before: Option<f64>) {
         status.asleep.store(asleep, Ordering::Relaxed);
     }
     if tokens_before.is_some_and(|before| before != scraped.tokens) {
-        status.activity.fetch_add(1, Ordering::Relaxed);
+        status.kv_expected.notify_one();
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Invariant: every number here is finite and not negative, whatever an engine published.
 
+use crate::types::Degradation;
+
 /// More requests than any engine holds: what an engine claims beyond it is cut off.
 const MAX_REQUESTS: f64 = 1e6;
 
@@ -51,6 +53,17 @@ pub enum Freshness {
     Kept,
     /// Older than 5 polls: the worst known load of the fleet is assumed.
     Stale,
+}
+
+impl Freshness {
+    /// What a prediction for the worker lacks because of it.
+    pub fn lacks(self) -> Option<Degradation> {
+        match self {
+            Self::Fresh | Self::Kept => None,
+            Self::Never => Some(Degradation::NoMetrics),
+            Self::Stale => Some(Degradation::StaleMetrics),
+        }
+    }
 }
 
 /// The load of one worker at the moment of a pick.

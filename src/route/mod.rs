@@ -1,1 +1,11 @@
-//! Predict, pick, replicate: candidates in, `Decision` out. Pure but for the clock.
+//! Predict, pick, replicate: candidates in, a choice out. Pure: no clock, no locks, randomness passed in.
+
+mod eligible;
+mod pick;
+mod predict;
+mod replicate;
+
+pub use eligible::{Demand, eligible};
+pub use pick::{Choice, pick, rank};
+pub use predict::{Cost, predict, prefill_work_ms};
+pub use replicate::{HotPrefixes, replica};

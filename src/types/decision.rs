@@ -33,6 +33,8 @@ pub enum Degradation {
     UnknownSalt,
     /// The worker that made the response is not known any more.
     StickyMiss,
+    /// The request names an InferencePool while policies are off: load only.
+    PoolUnknown,
     /// The candidate's load was never scraped: counted as zero.
     NoMetrics,
     /// The candidate's last scrape is too old: the worst known load of the fleet is assumed.
@@ -45,7 +47,7 @@ pub enum Degradation {
 
 impl Degradation {
     /// Every one, for metrics.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::NotInference,
         Self::UnknownEncoding,
         Self::TokenizeFailed,
@@ -53,6 +55,7 @@ impl Degradation {
         Self::BodyUnseen,
         Self::UnknownSalt,
         Self::StickyMiss,
+        Self::PoolUnknown,
         Self::NoMetrics,
         Self::StaleMetrics,
         Self::NoKvEvents,
@@ -69,6 +72,7 @@ impl Degradation {
             Self::BodyUnseen => "body_unseen",
             Self::UnknownSalt => "unknown_salt",
             Self::StickyMiss => "sticky_miss",
+            Self::PoolUnknown => "pool_unknown",
             Self::NoMetrics => "no_metrics",
             Self::StaleMetrics => "stale_metrics",
             Self::NoKvEvents => "no_kv_events",

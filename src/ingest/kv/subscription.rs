@@ -120,6 +120,7 @@ impl Subscriber {
     async fn listen(&mut self, mut connection: Connection) -> ControlFlow<Evicted, End> {
         let member = self.member.clone();
         loop {
+            self.writer.ready().await;
             tokio::select! {
                 frames = connection.next() => match frames {
                     Some(frames) => self.live(&frames)?,

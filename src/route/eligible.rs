@@ -1,0 +1,48 @@
+//! Which workers may serve a request at all. The same for every kind of pick.
+
+use std::sync::atomic::Ordering;
+
+use crate::{fleet::Member, types::RemovedReason};
+
+/// What a request demands of a worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Demand<'a> {
+    /// The model that it names.
+    pub model: Option<&'a str>,
+    /// Only these `ip:port`.
+    pub subset: Option<&'a [String]>,
+    /// Tokens of the prompt, where known.
+    pub prompt_tokens: Option<usize>,
+}
+
+/// Whether the worker may serve the request.
+///
+/// # Errors
+/// The first reason why not.
+pub fn eligible(member: &Member, demand: Demand<'_>) -> Result<(), RemovedReason> {
+    let card = demand.model.map(|model| member.serves(model));
+    if matches!(card, Some(None)) {
+        return Err(RemovedReason::OtherModel);
+    }
+    if demand.subset.is_some_and(|subset| !subset.iter().any(|e| **e == *member.worker.endpoint)) {
+        return Err(RemovedReason::NotInSubset);
+    }
+    if member.status.is_evicted() {
+        return Err(RemovedReason::Evicted);
+    }
+    if member.worker.terminating {
+        return Err(RemovedReason::Terminating);
+    }
+    if member.status.asleep.load(Ordering::Relaxed) {
+        return Err(RemovedReason::Asleep);
+    }
+    if member.status.failing() {
+        return Err(RemovedReason::Failing);
+    }
+    let longest = card.flatten().and_then(|card| card.max_model_len);
+    // The engine needs room for one token of output.
+    if demand.prompt_tokens.zip(longest).is_some_and(|(tokens, longest)| tokens >= longest) {
+        return Err(RemovedReason::PromptTooLong);
+    }
+    Ok(())
+}

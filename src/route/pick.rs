@@ -1,0 +1,116 @@
+//! From predictions to one worker and its ordered fallbacks.
+
+use rand::{Rng, rngs::StdRng};
+
+use crate::{config::PickerConfig, types::Candidate};
+
+/// What was picked: indices into the ranked candidates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The picked one.
+    pub chosen: usize,
+    /// The rest of the candidate set, best first.
+    pub fallbacks: Vec<usize>,
+}
+
+/// Sorts candidates, the best prediction first; equal ones by id, so that equal inputs rank equally.
+pub fn rank(candidates: &mut [Candidate]) {
+    candidates
+        .sort_by(|a, b| a.prediction.ttft_ms.total_cmp(&b.prediction.ttft_ms).then_with(|| a.id.cmp(&b.id)));
+}
+
+/// Picks among ranked candidates: the best `max(top_k_min, ceil(top_k_fraction * n))` are the candidate set;
+/// of those within `tie_tolerance_ms` of the best, the one with the fewest own requests in flight, then at
+/// random. `forced` is picked regardless, and joins the candidate set.
+///
+/// `None` when there is no candidate.
+pub fn pick(
+    picker: &PickerConfig,
+    ranked: &[Candidate],
+    forced: Option<usize>,
+    rng: &mut StdRng,
+) -> Option<Choice> {
+    let best = ranked.first()?;
+    let fraction = (picker.top_k_fraction * ranked.len() as f64).ceil() as usize;
+    let size = fraction.max(picker.top_k_min as usize).clamp(1, ranked.len());
+    let limit = best.prediction.ttft_ms + picker.tie_tolerance_ms;
+    let tied = ranked[..size].iter().take_while(|c| c.prediction.ttft_ms <= limit);
+    let fewest = tied.clone().map(|c| c.own_in_flight).min().unwrap_or(0);
+    let level: Vec<usize> =
+        tied.enumerate().filter(|(_, c)| c.own_in_flight == fewest).map(|(i, _)| i).collect();
+    let chosen = forced.unwrap_or_else(|| match level.len() {
+        0 => 0,
+        1 => level[0],
+        n => level[rng.random_range(0..n)],
+    });
+    Some(Choice { chosen, fallbacks: (0..size).filter(|i| *i != chosen).collect() })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::types::{Overlap, Prediction, WorkerId};
+
+    pub(in crate::route) fn candidate(id: u64, ttft_ms: f64, own_in_flight: u32) -> Candidate {
+        Candidate {
+            id: WorkerId(id),
+            worker: format!("w{id}").into(),
+            workerset: "set".into(),
+            endpoint: format!("10.0.0.{id}:8000").into(),
+            overlap: Overlap::default(),
+            prediction: Prediction { ttft_ms, ..Default::default() },
+            own_in_flight,
+            degraded: Vec::new(),
+        }
+    }
+
+    fn picked(picker: &PickerConfig, list: &[(u64, f64, u32)], seed: u64) -> (u64, Vec<u64>) {
+        let mut c: Vec<_> = list.iter().map(|(id, ms, own)| candidate(*id, *ms, *own)).collect();
+        rank(&mut c);
+        let choice = pick(picker, &c, None, &mut StdRng::seed_from_u64(seed)).unwrap();
+        (c[choice.chosen].id.0, choice.fallbacks.iter().map(|i| c[*i].id.0).collect())
+    }
+
+    #[test]
+    fn the_best_wins_and_the_rest_of_the_set_falls_back() {
+        let picker = PickerConfig { top_k_min: 3, ..Default::default() };
+        let list = [(1, 900.0, 0), (2, 100.0, 9), (3, 300.0, 0), (4, 500.0, 0)];
+        assert_eq!(picked(&picker, &list, 0), (2, vec![3, 4]));
+    }
+
+    #[test]
+    fn among_tied_the_fewest_in_flight_wins() {
+        let list = [(1, 100.0, 3), (2, 149.0, 1), (3, 151.0, 0)];
+        let picker = PickerConfig { top_k_min: 3, ..Default::default() };
+        assert_eq!(picked(&picker, &list, 0).0, 2);
+    }
+
+    #[test]
+    fn ties_outside_the_candidate_set_do_not_count() {
+        let list = [(1, 100.0, 3), (2, 101.0, 3), (3, 102.0, 0)];
+        assert_ne!(picked(&PickerConfig::default(), &list, 0).0, 3);
+    }
+
+    #[test]
+    fn level_candidates_are_drawn_by_the_seed() {
+        let list: Vec<_> = (0..8).map(|id| (id, 100.0, 0)).collect();
+        let picker = PickerConfig { top_k_min: 8, ..Default::default() };
+        let draws: std::collections::BTreeSet<_> = (0..64).map(|s| picked(&picker, &list, s).0).collect();
+        assert_eq!(draws.len(), 8);
+        assert_eq!(picked(&picker, &list, 7), picked(&picker, &list, 7));
+    }
+
+    #[test]
+    fn the_fraction_widens_the_set() {
+        let picker = PickerConfig { top_k_fraction: 0.5, ..Default::default() };
+        let list: Vec<_> = (0..10).map(|id| (id, 1000.0 * id as f64, 0)).collect();
+        assert_eq!(picked(&picker, &list, 0).1, vec![1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn nothing_to_pick_from_is_none() {
+        assert_eq!(pick(&PickerConfig::default(), &[], None, &mut StdRng::seed_from_u64(0)), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! The TTFT prediction of one candidate: the documented formula with the drained backlog as our own term.
+//!
+//! Every term is finite and not negative, whatever coefficients and loads say; f64 milliseconds.
+
+use crate::{
+    config::PredictorConfig,
+    load::LoadView,
+    types::{Overlap, Prediction},
+};
+
+/// What a prediction follows from, for one candidate.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost<'a> {
+    /// The profile's coefficients.
+    pub predictor: &'a PredictorConfig,
+    /// Credit prefixes that in-flight requests are still prefilling.
+    pub inflight_tracking: bool,
+    /// B: blocks that the prompt takes up; 0 when it is not known (load only).
+    pub blocks: usize,
+    /// Cached leading blocks.
+    pub overlap: Overlap,
+    /// Load of the candidate.
+    pub load: &'a LoadView,
+}
+
+/// Prefill work of `uncached` blocks of a prompt of `blocks`: attention of new blocks over all blocks.
+pub fn prefill_work_ms(predictor: &PredictorConfig, uncached: f64, blocks: f64) -> f64 {
+    term(
+        predictor.attention_uncached_block_ms * uncached
+            + predictor.attention_uncached_per_every_block_ms * uncached * blocks,
+    )
+}
+
+/// Predicts the time to first token.
+pub fn predict(cost: Cost<'_>) -> Prediction {
+    let p = cost.predictor;
+    let load = cost.load;
+    let blocks = cost.blocks as f64;
+    let cached = credited(&cost).clamp(0.0, blocks);
+    let queue = queue(p, load);
+    let usage = load.kv_usage.clamp(0.0, 1.0);
+    let threshold = p.cache_pressure_saturated_threshold;
+    let saturated = usage > threshold;
+    let when = |on: bool, ms: f64| if on { term(ms) } else { 0.0 };
+    let mut out = Prediction {
+        ttft_ms: 0.0,
+        base_ms: term(p.base_ms),
+        forward_pass_ms: when(load.running > 0.0, p.forward_pass_ms),
+        backlog_ms: term(p.backlog_weight * load.backlog_ms),
+        queue_ms: term(p.queue_ms_per_entry * queue),
+        prefill_ms: prefill_work_ms(p, blocks - cached, blocks),
+        running_ms: running_penalty_ms(p, load.running),
+        cache_pressure_ms: when(
+            saturated,
+            p.cache_pressure_penalty_ms * (usage - threshold) / (1.0 - threshold),
+        ),
+        saturated_cold_ms: when(saturated && cached == 0.0, p.saturated_cold_ms_per_entry * queue),
+        blocks,
+        cached_blocks: cached,
+        queue,
+        running: load.running,
+        kv_usage: usage,
+    };
+    out.ttft_ms = out.base_ms
+        + out.forward_pass_ms
+        + out.backlog_ms
+        + out.queue_ms
+        + out.prefill_ms
+        + out.running_ms
+        + out.cache_pressure_ms
+        + out.saturated_cold_ms;
+    out
+}
+
+/// O: confirmed blocks, lower tiers at their credit, in-flight prefixes at `expected_overlap_alpha`.
+fn credited(cost: &Cost<'_>) -> f64 {
+    let p = cost.predictor;
+    let confirmed = f64::from(cost.overlap.confirmed);
+    let lower = f64::from(cost.overlap.any_tier.saturating_sub(cost.overlap.confirmed));
+    let held = confirmed + p.lower_tier_credit * lower;
+    let expected = if cost.inflight_tracking { f64::from(cost.overlap.expected).max(held) } else { held };
+    held + p.expected_overlap_alpha * (expected - held)
+}
+
+/// Q: what waits ahead. Own requests in the backlog are not counted a second time.
+fn queue(p: &PredictorConfig, load: &LoadView) -> f64 {
+    let own = if p.backlog_weight > 0.0 { load.own_untracked } else { load.own_without_token };
+    load.queue.max(0.0) + f64::from(own.saturating_sub(p.inflight_concurrent_capacity))
+}
+
+/// 0 at no running request, linear to the peak, linear back to 0 at the falloff.
+fn running_penalty_ms(p: &PredictorConfig, running: f64) -> f64 {
+    let (peak, falloff) = (f64::from(p.q_running_penalty_peak_qr), f64::from(p.q_running_penalty_falloff_qr));
+    let share = if running <= 0.0 || running >= falloff.max(peak) && running > peak {
+        0.0
+    } else if running <= peak {
+        running / peak
+    } else {
+        (falloff - running) / (falloff - peak)
+    };
+    term(p.q_running_penalty_peak_ms * share)
+}
+
+/// Far above any real latency, far below where f64 loses whole milliseconds.
+const MOST_MS: f64 = 1e12;
+
+fn term(ms: f64) -> f64 {
+    if ms.is_nan() { MOST_MS } else { ms.clamp(0.0, MOST_MS) }
+}
+
+#[cfg(test)]
+mod tests;
