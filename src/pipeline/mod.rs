@@ -1,0 +1,172 @@
+//! The one path from a request to a `Decision`: read, resolve candidates, tokenize, predict, pick, reserve.
+//!
+//! Both front doors call [`Pipeline::decide`]. It answers within the deadline: what could not be learned in
+//! time makes the pick poorer, and the `Decision` says so.
+
+mod choose;
+mod incoming;
+mod metrics;
+mod mock;
+mod placement;
+mod sticky;
+mod subject;
+mod tokens;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rand::{SeedableRng, rngs::StdRng};
+use tokio::time::Instant;
+
+use crate::{
+    cache::CacheIndex,
+    config::Config,
+    fleet::{Member, Registry},
+    load::LoadTable,
+    observe::Metrics,
+    prompt::Tokenizers,
+    route::{Demand, HotPrefixes, eligible},
+    types::{Degradation, ErrorKind, Rejection, Removed, RemovedReason},
+};
+
+pub use incoming::{Incoming, IncomingBody};
+pub use placement::Placement;
+
+use metrics::PipelineMetrics;
+use sticky::StickyMap;
+use subject::Subject;
+
+/// The rooms that a decision draws on.
+pub struct Rooms {
+    /// Who the workers are.
+    pub registry: Arc<Registry>,
+    /// Which blocks they hold.
+    pub index: Arc<CacheIndex>,
+    /// How loaded they are.
+    pub load: Arc<LoadTable>,
+    /// How prompts become tokens.
+    pub tokenizers: Arc<Tokenizers>,
+}
+
+/// The pipeline. One for the process.
+pub struct Pipeline {
+    rooms: Rooms,
+    deadline: Duration,
+    body_cap: usize,
+    mock: bool,
+    pickers: HashMap<String, Mutex<PickerState>>,
+    sticky: Arc<StickyMap>,
+    metrics: Arc<PipelineMetrics>,
+}
+
+/// What a profile's picks remember.
+struct PickerState {
+    rng: StdRng,
+    hot: HashMap<Arc<str>, HotPrefixes>,
+}
+
+impl Pipeline {
+    /// A pipeline over those rooms.
+    pub fn new(config: &Config, rooms: Rooms, metrics: &Metrics) -> Self {
+        let state = |seed: Option<u64>| PickerState {
+            rng: seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64),
+            hot: HashMap::new(),
+        };
+        Self {
+            rooms,
+            deadline: config.ext_proc.deadline,
+            body_cap: config.body.request_bytes,
+            mock: config.mock_mode,
+            pickers: config
+                .profiles
+                .iter()
+                .map(|p| (p.name.clone(), Mutex::new(state(p.picker.seed))))
+                .collect(),
+            sticky: Arc::default(),
+            metrics: Arc::new(PipelineMetrics::new(metrics)),
+        }
+    }
+
+    /// Decides where a request goes and reserves its load there. Returns within the deadline, if need be
+    /// with a pick on load alone that says so.
+    ///
+    /// # Errors
+    /// A [`Rejection`] to answer the client with.
+    pub async fn decide(&self, incoming: Incoming) -> Result<Placement, Rejection> {
+        let started = Instant::now();
+        let decided = self.run(&incoming, started + self.deadline).await;
+        self.metrics.decided(&decided, started.elapsed());
+        decided
+    }
+
+    async fn run(&self, incoming: &Incoming, deadline: Instant) -> Result<Placement, Rejection> {
+        let mut subject = subject::read(incoming, self.body_cap).await?;
+        let field = self.field(incoming, &mut subject)?;
+        if self.mock {
+            return mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker);
+        }
+        let prompts = tokens::prepare(self, &mut subject, &field.members, deadline).await;
+        choose::choose(self, &subject, field, &prompts)
+    }
+
+    /// The workers that may serve it, before its length is known.
+    fn field(&self, incoming: &Incoming, subject: &mut Subject) -> Result<Field, Rejection> {
+        let fleet = self.rooms.registry.snapshot();
+        if let Some(model) = &subject.model
+            && !fleet.is_empty()
+            && !fleet.values().any(|m| m.serves(model).is_some())
+        {
+            // Without policies a pool's published model names are not ours to know: any worker may have it.
+            if incoming.pool.is_none() && subject.must_name_a_served_model() {
+                return Err(unknown_model(model));
+            }
+            subject.model = None;
+        }
+        let demand = Demand {
+            model: subject.model.as_deref(),
+            subset: incoming.subset.as_deref(),
+            prompt_tokens: None,
+        };
+        let mut field = Field::default();
+        for member in fleet.values() {
+            match eligible(member, demand) {
+                Ok(()) => field.members.push(member.clone()),
+                Err(reason) => field.remove(member, reason),
+            }
+        }
+        self.stick(subject, &mut field);
+        if field.members.is_empty() { Err(no_worker()) } else { Ok(field) }
+    }
+
+    /// Narrows the field to the worker that made the response which the request names.
+    fn stick(&self, subject: &mut Subject, field: &mut Field) {
+        let Some(id) = &subject.made_before else { return };
+        let owner = self.sticky.get(id);
+        match field.members.iter().position(|m| Some(m.worker.id) == owner) {
+            Some(at) => field.members = vec![field.members.swap_remove(at)],
+            None => subject.degraded.push(Degradation::StickyMiss),
+        }
+    }
+}
+
+/// The workers that may serve a request, and those that may not.
+#[derive(Default)]
+struct Field {
+    members: Vec<Arc<Member>>,
+    removed: Vec<Removed>,
+}
+
+impl Field {
+    fn remove(&mut self, member: &Member, reason: RemovedReason) {
+        self.removed.push(Removed { worker: member.worker.name.clone(), reason });
+    }
+}
+
+fn no_worker() -> Rejection {
+    Rejection::new(ErrorKind::NoWorker, "No worker can take this request at the moment.")
+}
+
+fn unknown_model(model: &str) -> Rejection {
+    let shown: String = model.chars().take(200).collect();
+    Rejection::new(ErrorKind::ModelNotFound, format!("The model `{shown}` does not exist."))
+}

@@ -1,0 +1,115 @@
+//! A decision with the load that it reserved, from the pick to the end of the response.
+//!
+//! Invariant: whatever ends a request, dropping its placement releases its load.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::{
+    fleet::{Member, Registry},
+    load::Reservation,
+    types::{Decision, Outcome, Usage},
+};
+
+use super::{Pipeline, metrics::PipelineMetrics, sticky::StickyMap};
+
+/// A decision with the load that it reserved. Dropping it unfinished counts as cancelled.
+pub struct Placement {
+    /// What was decided.
+    pub decision: Arc<Decision>,
+    /// Until it has ended.
+    live: Option<Live>,
+}
+
+/// What a placed request holds.
+struct Live {
+    member: Arc<Member>,
+    reservation: Reservation,
+    registry: Arc<Registry>,
+    sticky: Arc<StickyMap>,
+    metrics: Arc<PipelineMetrics>,
+    decided_at: Instant,
+}
+
+impl Placement {
+    pub(super) fn new(
+        pipeline: &Pipeline,
+        decision: Decision,
+        (member, reservation): (Arc<Member>, Reservation),
+    ) -> Self {
+        let live = Live {
+            member,
+            reservation,
+            registry: pipeline.rooms.registry.clone(),
+            sticky: pipeline.sticky.clone(),
+            metrics: pipeline.metrics.clone(),
+            decided_at: Instant::now(),
+        };
+        Self { decision: Arc::new(decision), live: Some(live) }
+    }
+
+    /// A decision that holds no load and tells nobody how it went: for tests of the front doors.
+    pub fn unreserved(decision: Arc<Decision>) -> Self {
+        Self { decision, live: None }
+    }
+
+    /// The first byte of a streamed answer's body went by.
+    pub fn first_token(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        live.reservation.first_token();
+        let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
+        live.metrics.ttft(predicted, live.decided_at.elapsed());
+    }
+
+    /// Who really serves it, as the proxy reports (`ip:port`): the load moves there. The picked worker was
+    /// not reached: that counts as a failure of it.
+    pub fn served_by(&mut self, endpoint: &str) {
+        let Some(live) = &mut self.live else { return };
+        if *endpoint == *live.member.worker.endpoint {
+            return;
+        }
+        let fleet = live.registry.snapshot();
+        let Some(server) = fleet.values().find(|m| *m.worker.endpoint == *endpoint) else { return };
+        live.record(true);
+        live.member = server.clone();
+        live.reservation.move_to(server.worker.id);
+        live.metrics.moved();
+    }
+
+    /// The id of a stored response was seen (`/v1/responses`): later requests naming it stick to the worker.
+    pub fn made_response(&mut self, id: &str) {
+        if let Some(live) = &self.live {
+            live.sticky.put(id, live.member.worker.id);
+        }
+    }
+
+    /// It ended.
+    pub fn finish(mut self, outcome: Outcome, usage: Option<Usage>) {
+        let Some(live) = self.live.take() else { return };
+        match outcome {
+            Outcome::Completed => live.record(false),
+            Outcome::Failed => live.record(true),
+            // What a client did says nothing about the engine.
+            Outcome::ClientError | Outcome::Cancelled => {}
+        }
+        live.metrics.ended(outcome, usage);
+    }
+}
+
+impl Live {
+    fn record(&self, failed: bool) {
+        if self.member.status.record(failed) {
+            let worker = &*self.member.worker.name;
+            tracing::warn!(worker, "worker keeps failing: no traffic until a probe succeeds");
+        }
+    }
+}
+
+impl Drop for Placement {
+    fn drop(&mut self) {
+        if let Some(live) = &self.live {
+            live.metrics.ended(Outcome::Cancelled, None);
+        }
+    }
+}
