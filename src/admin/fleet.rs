@@ -1,0 +1,95 @@
+//! `/api/fleet`: every worker with its state, load, blocks and what is wrong with it. JSON.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use serde::Serialize;
+
+use crate::{
+    config::Topology,
+    fleet::{KvState, Member},
+    types::{Degradation, WorkerId},
+};
+
+use super::Admin;
+
+/// The whole fleet.
+#[derive(Debug, Serialize)]
+pub struct FleetView {
+    workers: Vec<WorkerView>,
+}
+
+#[derive(Debug, Serialize)]
+struct WorkerView {
+    id: WorkerId,
+    name: Arc<str>,
+    workerset: Arc<str>,
+    endpoint: Arc<str>,
+    models: Vec<Arc<str>>,
+    engine: Option<String>,
+    kv_events: KvState,
+    asleep: bool,
+    terminating: bool,
+    failing: bool,
+    load: Load,
+    blocks: Blocks,
+    degraded: Vec<&'static str>,
+    topology: Topology,
+}
+
+#[derive(Debug, Serialize)]
+struct Load {
+    in_flight: u32,
+    without_token: u32,
+    backlog_ms: f64,
+    queue: f64,
+    running: f64,
+    kv_usage: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Blocks {
+    gpu: usize,
+    lower: usize,
+}
+
+pub(super) fn snapshot(admin: &Admin) -> FleetView {
+    let fleet = admin.registry.snapshot();
+    FleetView { workers: fleet.values().map(|member| worker(admin, member)).collect() }
+}
+
+fn worker(admin: &Admin, member: &Member) -> WorkerView {
+    let (worker, status) = (&member.worker, &member.status);
+    let view = admin.load.lock().view(worker.id);
+    let blocks = admin.index.blocks(worker.id);
+    let kv_events = KvState::clone(&status.kv.load());
+    let engine = status.models.load().as_ref().and_then(|cards| cards.first().map(|c| c.owned_by.clone()));
+    WorkerView {
+        id: worker.id,
+        name: worker.name.clone(),
+        workerset: worker.set.name.clone(),
+        endpoint: worker.endpoint.clone(),
+        models: member.model_names(),
+        engine,
+        asleep: status.asleep.load(Ordering::Relaxed),
+        terminating: worker.terminating,
+        failing: status.failing(),
+        degraded: view
+            .freshness
+            .lacks()
+            .into_iter()
+            .chain(kv_events.lacks())
+            .map(Degradation::label)
+            .collect(),
+        kv_events,
+        load: Load {
+            in_flight: view.own_in_flight,
+            without_token: view.own_without_token,
+            backlog_ms: view.backlog_ms,
+            queue: view.queue,
+            running: view.running,
+            kv_usage: view.kv_usage,
+        },
+        blocks: Blocks { gpu: blocks.gpu, lower: blocks.lower },
+        topology: worker.topology.clone(),
+    }
+}
