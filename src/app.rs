@@ -1,11 +1,203 @@
-//! Builds every room, wires channels, supervises tasks, drains on SIGTERM.
+//! Builds every room, binds the ports, wires and supervises the tasks, drains on SIGTERM.
+//!
+//! Long-lived tasks never return: one that does, or panics, ends the process with its name in the log.
 
-use crate::config::Config;
+mod tasks;
+mod workers;
 
-/// Runs the server until it is told to stop.
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admin::{self, Admin},
+    cache::CacheIndex,
+    config::Config,
+    fleet::Registry,
+    load::LoadTable,
+    observe::Metrics,
+    pipeline::{Pipeline, Rooms},
+    prompt::{BodyBudget, Tokenizers},
+    serve::{
+        self,
+        ext_proc::{ExtProc, Parts, deciding},
+    },
+};
+
+/// How long requests in flight may go on after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(30);
+/// How long `/readyz` says no before new streams are refused, so that proxies notice.
+const NOT_READY: Duration = Duration::from_millis(500);
+
+type Task = anyhow::Result<Infallible>;
+
+/// Runs the server until SIGTERM or SIGINT, then drains it.
 ///
 /// # Errors
 /// Whatever keeps it from starting or ends it early.
-pub async fn run(_config: Config) -> anyhow::Result<()> {
-    Ok(())
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let app = App::build(config).await?;
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    let running = app.run(shutdown);
+    tokio::pin!(running);
+    loop {
+        tokio::select! {
+            done = &mut running => return done,
+            _ = terminate.recv() => stop.cancel(),
+            _ = tokio::signal::ctrl_c() => stop.cancel(),
+        }
+    }
+}
+
+/// The server, built and bound, not yet running.
+pub struct App {
+    config: Config,
+    listener: TcpListener,
+    admin_listener: Option<TcpListener>,
+    metrics: Metrics,
+    registry: Arc<Registry>,
+    index: Arc<CacheIndex>,
+    load: Arc<LoadTable>,
+    tokenizers: Arc<Tokenizers>,
+    client: reqwest::Client,
+}
+
+impl App {
+    /// Builds the rooms, loads the fleet and binds the ports.
+    ///
+    /// # Errors
+    /// A workers file that does not load, an address that can't be bound.
+    pub async fn build(config: Config) -> anyhow::Result<Self> {
+        let metrics = Metrics::new();
+        let mut client = reqwest::Client::builder().connect_timeout(Duration::from_secs(2));
+        if let Some(idle) = config.tokenize.pool_max_idle_per_host {
+            client = client.pool_max_idle_per_host(idle);
+        }
+        let client = client.build().context("the HTTP client")?;
+        let listener = bind(config.listen).await?;
+        let admin_listener = match config.admin_listen {
+            Some(addr) => Some(bind(addr).await?),
+            None => None,
+        };
+        Ok(Self {
+            registry: Arc::default(),
+            index: CacheIndex::new(&metrics),
+            load: LoadTable::new(config.metrics_poll, &metrics),
+            tokenizers: Tokenizers::new(config.tokenize.clone(), client.clone(), &metrics),
+            config,
+            listener,
+            admin_listener,
+            metrics,
+            client,
+        })
+    }
+
+    /// Where gRPC is served.
+    ///
+    /// # Errors
+    /// The socket has no address any more.
+    pub fn listen_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Where the admin endpoints are served, if anywhere.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin_listener.as_ref().and_then(|l| l.local_addr().ok())
+    }
+
+    /// Runs until `shutdown` is cancelled and what was in flight has ended.
+    ///
+    /// # Errors
+    /// A task that must not end has ended.
+    pub async fn run(self, shutdown: CancellationToken) -> anyhow::Result<()> {
+        let draining = Arc::new(AtomicBool::new(false));
+        let stop_serving = CancellationToken::new();
+        let mut tasks: JoinSet<(&'static str, Task)> = JoinSet::new();
+        self.spawn_discovery(&mut tasks).await?;
+        self.spawn_upkeep(&mut tasks);
+        let (ready, is_ready) = watch::channel(false);
+        tasks.spawn(tasks::readiness(
+            ready,
+            self.registry.clone(),
+            (self.config.mock_mode, draining.clone()),
+        ));
+        let server = serve::Server { ext_proc: self.ext_proc(), ready: is_ready };
+        let admin = self.admin_addr().map(|addr| addr.to_string());
+        tracing::info!(grpc = %self.listen_addr()?, admin = admin.as_deref().unwrap_or("off"), "listening");
+        let mut front = JoinSet::new();
+        front.spawn(server.run(self.listener, stop_serving.clone()));
+        if let Some(listener) = self.admin_listener {
+            let admin = Admin {
+                registry: self.registry,
+                index: self.index,
+                load: self.load,
+                metrics: self.metrics,
+                mock_mode: self.config.mock_mode,
+                draining: draining.clone(),
+            };
+            tasks.spawn(async move { ("admin", admin::run(listener, admin).await.map_err(Into::into)) });
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            Some(ended) = tasks.join_next() => return Err(unexpected(ended)),
+            Some(ended) = front.join_next() => {
+                return Err(anyhow!("the gRPC server ended: {ended:?}"));
+            }
+        }
+        tracing::info!("shutting down: not ready, requests in flight go on");
+        draining.store(true, Ordering::Relaxed);
+        tokio::time::sleep(NOT_READY).await;
+        stop_serving.cancel();
+        if tokio::time::timeout(DRAIN, front.join_next()).await.is_err() {
+            tracing::warn!(after = ?DRAIN, "requests were still in flight at the end of the drain");
+        }
+        Ok(())
+    }
+
+    fn ext_proc(&self) -> ExtProc {
+        let rooms = Rooms {
+            registry: self.registry.clone(),
+            index: self.index.clone(),
+            load: self.load.clone(),
+            tokenizers: self.tokenizers.clone(),
+        };
+        let pipeline = Arc::new(Pipeline::new(&self.config, rooms, &self.metrics));
+        let parts = Parts {
+            decide: deciding(pipeline),
+            budget: BodyBudget::new(self.config.body, &self.metrics),
+            limits: self.config.body,
+            config: self.config.ext_proc.clone(),
+            id_seed: rand::random(),
+        };
+        ExtProc::new(parts, &self.metrics)
+    }
+}
+
+async fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(addr).await.with_context(|| format!("can't listen on {addr}"))
+}
+
+fn unexpected(ended: Result<(&'static str, Task), tokio::task::JoinError>) -> anyhow::Error {
+    match ended {
+        Ok((name, Err(error))) => error.context(format!("task `{name}` ended")),
+        Ok((_, Ok(never))) => match never {},
+        Err(error) => anyhow!(error).context("a task panicked"),
+    }
 }

@@ -47,12 +47,10 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The configuration; its warnings are logged. To check it is to read its workers files too.
+/// The configuration, its workers files validated with it; warnings are logged.
 fn load(args: &Args) -> Result<Config, ConfigErrors> {
     let (config, mut warnings) = Config::load(&args.config)?;
-    if args.check {
-        warnings.extend(load_workers(&config)?.1);
-    }
+    warnings.extend(load_workers(&config)?.1);
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     Ok(config)
 }

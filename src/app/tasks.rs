@@ -1,0 +1,95 @@
+//! The long-lived tasks of the process, by name.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context;
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    config::Discovery,
+    discovery::{FleetWriter, StaticFile},
+    fleet::{self, Registry, WorkerSet},
+    ingest::{kv::KvMetrics, models::ModelsPoller, scrape::Scraper},
+};
+
+use super::{App, Task, workers::WorkerTasks};
+
+/// How stale gRPC health may be.
+const READINESS_POLL: Duration = Duration::from_millis(200);
+
+type Tasks = JoinSet<(&'static str, Task)>;
+
+impl App {
+    /// Loads every worker set's workers, then watches where they come from.
+    ///
+    /// # Errors
+    /// A workers file that does not load, or an id that two sets use.
+    pub(super) async fn spawn_discovery(&self, tasks: &mut Tasks) -> anyhow::Result<()> {
+        let writer = FleetWriter::new(self.registry.clone(), &self.metrics);
+        for set in &self.config.workersets {
+            let profile = self.config.profiles.iter().find(|p| p.name == set.profile);
+            let profile = profile.with_context(|| format!("worker set `{}` names no profile", set.name))?;
+            let Discovery::Static { workers_file } = &set.discovery else { continue };
+            let set = Arc::new(WorkerSet {
+                name: set.name.as_str().into(),
+                profile: Arc::new(profile.clone()),
+                kv_block_size: set.kv_block_size,
+                render_url: set.render_url.clone(),
+            });
+            let mut file =
+                StaticFile::new(set, (workers_file.clone(), self.config.mock_mode), writer.clone());
+            file.load_once().await?;
+            tasks.spawn(async move { ("discovery", never(file.run().await)) });
+        }
+        Ok(())
+    }
+
+    /// Keeps what is known of workers fresh.
+    pub(super) fn spawn_upkeep(&self, tasks: &mut Tasks) {
+        let index = self.index.clone();
+        tasks.spawn(async move { ("cache upkeep", never(index.maintain().await)) });
+        if self.config.mock_mode {
+            return;
+        }
+        let workers = WorkerTasks {
+            registry: self.registry.clone(),
+            index: self.index.clone(),
+            load: self.load.clone(),
+            tokenizers: self.tokenizers.clone(),
+            scraper: Scraper::new(
+                self.client.clone(),
+                self.load.clone(),
+                (self.config.metrics_poll, &self.metrics),
+            ),
+            models: ModelsPoller::new(self.client.clone(), self.config.models_refresh, &self.metrics),
+            kv_metrics: KvMetrics::new(&self.metrics),
+            replay_timeout: self.config.replay_timeout,
+            warmup: self.config.tokenize.warmup,
+        };
+        tasks.spawn(async move { ("workers", workers.run().await) });
+    }
+}
+
+/// Tells the gRPC health service whether the fleet can serve.
+pub(super) async fn readiness(
+    ready: watch::Sender<bool>,
+    registry: Arc<Registry>,
+    (mock, draining): (bool, Arc<AtomicBool>),
+) -> (&'static str, Task) {
+    loop {
+        let now = !draining.load(Ordering::Relaxed) && fleet::readiness(&registry.snapshot(), mock).ready;
+        ready.send_if_modified(|was| std::mem::replace(was, now) != now);
+        tokio::time::sleep(READINESS_POLL).await;
+    }
+}
+
+fn never(never: Infallible) -> Task {
+    match never {}
+}
