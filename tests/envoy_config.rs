@@ -5,9 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod envoy_binary;
+
+use envoy_binary::envoy;
 use std::{
-    env, fs,
-    io::Write,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -23,20 +25,6 @@ fn configurations() -> Vec<PathBuf> {
         files.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect::<Vec<_>>()
     };
     [yaml("envoy"), yaml("examples/demo")].concat()
-}
-
-/// The Envoy to test with, or `None` after saying that there is none.
-fn envoy() -> Option<PathBuf> {
-    if let Some(path) = env::var_os("KINFERENCE_TEST_ENVOY") {
-        return Some(path.into());
-    }
-    let versions = fs::read_dir(root().join(".cache/envoy")).into_iter().flatten();
-    let found = versions.map(|version| version.unwrap().path().join("envoy")).find(|path| path.is_file());
-    if found.is_none() {
-        // Past the test harness, which swallows what `eprintln!` says.
-        std::io::stderr().write_all(b"SKIPPED: no Envoy; `make test` fetches one\n").unwrap();
-    }
-    found
 }
 
 #[test]

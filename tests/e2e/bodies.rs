@@ -1,0 +1,76 @@
+//! Bodies at and beyond the limits.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::stack::Stack;
+
+fn chat_of(bytes: usize) -> String {
+    json!({"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "word ".repeat(bytes / 5)}]})
+        .to_string()
+}
+
+#[tokio::test]
+async fn a_300_kb_body_arrives_whole() {
+    let Some(stack) = Stack::with(
+        "duplex.yaml",
+        "",
+        &["--speedup", "1000", "--max-model-len", "200000", "--num-blocks", "20000"],
+    )
+    .await
+    else {
+        return;
+    };
+    let response = stack.post("/v1/chat/completions", chat_of(300 * 1024)).await;
+    assert_eq!(response.status(), 200);
+    let answer: Value = response.json().await.unwrap();
+    assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > 60_000, "{answer}");
+    stack.until_idle().await;
+    assert_eq!(stack.router.metric("kinference_body_buffer_bytes").await, 0.0);
+}
+
+#[tokio::test]
+async fn a_body_over_the_cap_is_refused() {
+    let Some(stack) = Stack::start().await else { return };
+    let response = stack.post("/v1/chat/completions", chat_of(8 * 1024 * 1024 + 100 * 1024)).await;
+    assert_eq!(response.status(), 413);
+    let error: Value = response.json().await.unwrap();
+    assert_eq!(error["error"]["code"], 413);
+    stack.until_idle().await;
+}
+
+/// 200 bodies of 1 MiB against a total cap of 16 MiB: most are turned away, none hangs, nothing is left.
+#[tokio::test]
+async fn parallel_bodies_stay_under_the_total_cap() {
+    let extra = "body_max_total_kb = 16384";
+    let args = ["--speedup", "1000", "--max-model-len", "2000000", "--num-blocks", "200000"];
+    let Some(stack) = Stack::with("duplex.yaml", extra, &args).await else { return };
+    let body = chat_of(1024 * 1024);
+    let statuses = join_all((0..200).map(|_| async {
+        let response = stack.post("/v1/chat/completions", body.clone()).await;
+        (response.status().as_u16(), response.headers().contains_key("retry-after"))
+    }))
+    .await;
+    let count = |status| statuses.iter().filter(|(s, _)| *s == status).count();
+    assert_eq!(count(200) + count(429), 200, "{statuses:?}");
+    assert!(count(429) > 0 && count(200) > 0, "{} served, {} turned away", count(200), count(429));
+    assert!(statuses.iter().all(|(s, retry)| *s != 429 || *retry), "429 says when to retry");
+    stack.until_idle().await;
+    assert_eq!(stack.router.metric("kinference_body_buffer_bytes").await, 0.0);
+}
+
+#[tokio::test]
+async fn an_aborted_client_leaves_no_load() {
+    let Some(stack) = Stack::with("duplex.yaml", "", &["--speedup", "1"]).await else { return };
+    let long = json!({"model": "tiny", "max_tokens": 2000, "stream": true,
+        "messages": [{"role": "user", "content": "hello ".repeat(500)}]});
+    let sent = stack.post("/v1/chat/completions", long.to_string());
+    let response = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
+    assert_eq!(response.status(), 200);
+    drop(response);
+    stack.until_idle().await;
+    let cancelled = "kinference_requests_total{outcome=\"cancelled\"}";
+    assert_eq!(stack.router.metric(cancelled).await, 1.0);
+}

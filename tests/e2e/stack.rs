@@ -1,0 +1,311 @@
+//! Starts engines, the server and Envoy as processes on ports chosen by the system; all end with the test.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::envoy_binary::envoy;
+
+/// The longest that any condition is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A child process that is killed when dropped.
+pub struct Process(Child);
+
+impl Process {
+    pub fn kill(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// One `vllm-sim`.
+pub struct Engine {
+    process: Process,
+    args: Vec<String>,
+    /// `ip:port`
+    pub http: String,
+    pub kv_events: String,
+    pub replay: String,
+}
+
+impl Engine {
+    pub fn start(args: &[&str]) -> Self {
+        Self::launch(args, "127.0.0.1:0", ["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"])
+    }
+
+    fn launch(args: &[&str], listen: &str, [events, replay]: [&str; 2]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_vllm-sim"))
+            .args(["--model", "tiny", "--model-dir"])
+            .arg(fixture("tokenizer"))
+            .args(["--listen", listen, "--kv-events", events, "--replay", replay, "--exit-with-stdin"])
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let bound: Value = serde_json::from_str(&line).unwrap();
+        let field = |name: &str| bound[name].as_str().unwrap().trim_start_matches("http://").to_owned();
+        Self {
+            process: Process(child),
+            args: args.iter().map(|a| (*a).to_owned()).collect(),
+            http: field("http"),
+            kv_events: field("kv_events"),
+            replay: field("replay"),
+        }
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// The same engine at the same addresses, with an empty cache.
+    pub fn restart(&mut self) {
+        self.kill();
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        *self = Self::launch(&args, &self.http, [&self.kv_events, &self.replay]);
+    }
+}
+
+/// The server.
+pub struct Router {
+    process: Process,
+    dir: tempfile::TempDir,
+    pub grpc: String,
+    pub admin: String,
+}
+
+impl Router {
+    pub fn start(engines: &[Engine], extra: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let models = dir.path().join("models");
+        fs::create_dir(&models).unwrap();
+        std::os::unix::fs::symlink(fixture("tokenizer"), models.join("tiny")).unwrap();
+        write_workers(dir.path(), engines);
+        write_config(dir.path(), ["127.0.0.1:0", "127.0.0.1:0"], extra);
+        let (process, grpc, admin) = launch_router(dir.path());
+        Self { process, dir, grpc, admin }
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// The same server at the same addresses.
+    pub fn restart(&mut self, extra: &str) {
+        self.kill();
+        write_config(self.dir.path(), [&self.grpc, &self.admin], extra);
+        (self.process, _, _) = launch_router(self.dir.path());
+    }
+
+    pub fn set_workers(&self, engines: &[Engine]) {
+        write_workers(self.dir.path(), engines);
+    }
+
+    pub async fn fleet(&self) -> Value {
+        get_json(&format!("http://{}/api/fleet", self.admin)).await.unwrap_or_default()
+    }
+
+    /// Waits until `/api/fleet` satisfies the condition, and returns it.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        until(what, async || Some(self.fleet().await).filter(|fleet| holds(fleet))).await
+    }
+
+    pub async fn metric(&self, line_start: &str) -> f64 {
+        let text =
+            reqwest::get(format!("http://{}/metrics", self.admin)).await.unwrap().text().await.unwrap();
+        let line = text.lines().find(|l| l.starts_with(line_start));
+        line.and_then(|l| l.rsplit(' ').next()).map_or(0.0, |v| v.parse().unwrap())
+    }
+}
+
+/// Waits for something to be there.
+pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub async fn get_json(url: &str) -> Option<Value> {
+    reqwest::get(url).await.ok()?.json().await.ok()
+}
+
+fn write_workers(dir: &Path, engines: &[Engine]) {
+    let mut text = if engines.is_empty() { "workers = []".to_owned() } else { String::new() };
+    for (i, e) in engines.iter().enumerate() {
+        text += &format!(
+            "[[workers]]\nworker_id_str = \"w{i}\"\nworker_id_num = {i}\nmodel_name = \"tiny\"\n\
+             zmq_endpoint = \"{}\"\nreplay_endpoint = \"{}\"\nhttp_url = \"http://{http}\"\n\
+             metrics_url = \"http://{http}/metrics\"\n",
+            e.kv_events,
+            e.replay,
+            http = e.http
+        );
+    }
+    let (new, path) = (dir.join("workers.toml.new"), dir.join("workers.toml"));
+    fs::write(&new, text).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+fn write_config(dir: &Path, [listen, admin]: [&str; 2], extra: &str) {
+    let text = format!(
+        "listen = \"{listen}\"\nadmin_listen = \"{admin}\"\nmetrics_poll_ms = 200\nmodels_refresh_secs = 1\n{extra}\n\
+         [[profile]]\nname = \"p\"\ntokenize.mode = \"local\"\npicker.seed = 7\n\
+         [[workerset]]\nname = \"pool\"\nprofile = \"p\"\nkv_block_size = 16\n\
+         [workerset.discovery]\nmode = \"static\"\nworkers_file = \"workers.toml\"\n\
+         [tokenize]\nlocal.mount_dir = \"{}\"\n",
+        dir.join("models").display()
+    );
+    fs::write(dir.join("kinference.toml"), text).unwrap();
+}
+
+fn launch_router(dir: &Path) -> (Process, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kinference"))
+        .arg("--config")
+        .arg(dir.join("kinference.toml"))
+        .args(["--log-format", "json"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let bound = lines
+        .by_ref()
+        .map(|line| line.unwrap())
+        .inspect(|line| eprintln!("{line}"))
+        .filter_map(|line| serde_json::from_str::<Value>(&line).ok())
+        .find(|line| line["fields"]["message"] == "listening")
+        .expect("the server says where it listens");
+    // Keep reading, so that the server never blocks on its log.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+    let field = |name: &str| bound["fields"][name].as_str().unwrap().to_owned();
+    (Process(child), field("grpc"), field("admin"))
+}
+
+/// Envoy with one of the shipped configurations.
+pub struct Envoy {
+    _process: Process,
+    _dir: tempfile::TempDir,
+    /// `http://ip:port` of the listener.
+    pub url: String,
+}
+
+impl Envoy {
+    pub async fn start(sample: &str, router: &Router, engines: &[Engine]) -> Option<Self> {
+        let binary = envoy()?;
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("envoy.yaml");
+        fs::write(&config, adapted(sample, router, engines)).unwrap();
+        let admin_file = dir.path().join("admin");
+        let child = Command::new(binary)
+            .args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "error", "-c"])
+            .arg(&config)
+            .arg("--admin-address-path")
+            .arg(&admin_file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let process = Process(child);
+        let url = until("Envoy listens", async || {
+            let admin = fs::read_to_string(&admin_file).ok().filter(|a| !a.is_empty())?;
+            let listeners = get_json(&format!("http://{}/listeners?format=json", admin.trim())).await?;
+            let port = &listeners["listener_statuses"][0]["local_address"]["socket_address"]["port_value"];
+            Some(format!("http://127.0.0.1:{}", port.as_u64()?))
+        })
+        .await;
+        Some(Self { _process: process, _dir: dir, url })
+    }
+}
+
+/// A shipped configuration with this test's addresses in place of the sample's.
+fn adapted(sample: &str, router: &Router, engines: &[Engine]) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("envoy").join(sample);
+    let mut text = fs::read_to_string(path).unwrap();
+    let mut swap = |from: u16, to: &str| {
+        let from = format!("port_value: {from} ");
+        assert!(text.contains(&from), "{sample} has no {from}");
+        text = text.replace(&from, &format!("port_value: {to} "));
+    };
+    swap(9901, "0");
+    swap(10000, "0");
+    swap(9002, router.grpc.rsplit(':').next().unwrap());
+    if sample != "original-dst.yaml" {
+        for (i, port) in (8000..8003).enumerate() {
+            // A sample has three engines; a smaller test names its last one again.
+            let engine = engines.get(i).or(engines.last()).unwrap();
+            swap(port, engine.http.rsplit(':').next().unwrap());
+        }
+    }
+    text.replace("0.0.0.0", "127.0.0.1")
+}
+
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// Three engines, the server, Envoy; ready to be asked.
+pub struct Stack {
+    pub envoy: Envoy,
+    pub router: Router,
+    pub engines: Vec<Engine>,
+    pub client: reqwest::Client,
+}
+
+impl Stack {
+    /// The main sample over three quick engines.
+    pub async fn start() -> Option<Self> {
+        Self::with("duplex.yaml", "", &["--speedup", "50"]).await
+    }
+
+    pub async fn with(sample: &str, extra: &str, engine_args: &[&str]) -> Option<Self> {
+        let engines: Vec<_> = (0..3).map(|_| Engine::start(engine_args)).collect();
+        let router = Router::start(&engines, extra);
+        router.until("all workers are synced", |f| all(f, |w| w["kv_events"]["state"] == "synced")).await;
+        router.until("all workers name models", |f| all(f, |w| w["engine"] == "vllm")).await;
+        let envoy = Envoy::start(sample, &router, &engines).await?;
+        Some(Self { envoy, router, engines, client: reqwest::Client::new() })
+    }
+
+    pub async fn post(&self, path: &str, body: impl Into<reqwest::Body>) -> reqwest::Response {
+        let request = self.client.post(format!("{}{path}", self.envoy.url));
+        let sent = request.header("content-type", "application/json").body(body).send();
+        timeout(PATIENCE, sent).await.expect("an answer in time").unwrap()
+    }
+
+    pub async fn chat(&self, text: &str) -> reqwest::Response {
+        let body = serde_json::json!({"model": "tiny", "max_tokens": 4, "messages": [{"role": "user", "content": text}]});
+        self.post("/v1/chat/completions", body.to_string()).await
+    }
+
+    /// Waits until no load is left anywhere.
+    pub async fn until_idle(&self) {
+        self.router.until("load is back to 0", |f| all(f, |w| w["load"]["in_flight"] == 0)).await;
+    }
+}
+
+/// Whether something holds for every worker of a fleet snapshot (and there is one).
+pub fn all(fleet: &Value, holds: impl Fn(&Value) -> bool) -> bool {
+    fleet["workers"].as_array().is_some_and(|w| !w.is_empty() && w.iter().all(holds))
+}
