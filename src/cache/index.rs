@@ -110,6 +110,15 @@ impl CacheIndex {
         }
     }
 
+    /// The same, blocking the thread.
+    pub(super) fn settle(&self) {
+        let trees = self.registry.lock().trees.clone();
+        trees.current.wait();
+        if let Some(next) = trees.next {
+            next.wait();
+        }
+    }
+
     /// Makes a tree the one that readers walk and writers write. The tree that it replaces.
     pub(super) fn take_over(&self, tree: &Arc<Tree>) -> Arc<Tree> {
         let (old, trees, desks) = {

@@ -5,7 +5,11 @@
 //! with several, a node split by one leaves the others to search for the pieces (measured: one keeps up with far
 //! more events than fleets publish). Counts in blocks.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
+};
 
 use dynamo_kv_router::{
     ConcurrentRadixTreeCompressed,
@@ -15,6 +19,9 @@ use dynamo_kv_router::{
         KvCacheStoredBlockData, LocalBlockHash, RouterEvent, WorkerWithDpRank,
     },
 };
+
+use futures::FutureExt;
+use tokio::time::timeout;
 
 use super::{
     chain::{Change, Shown},
@@ -88,11 +95,38 @@ impl Tree {
         self.hidden.fetch_add(shown as u64, Ordering::Relaxed);
     }
 
-    /// Returns when everything enqueued before is visible to readers.
+    /// Returns when everything enqueued before is visible to readers, or can't become so any more.
     pub(super) async fn flush(&self) {
-        if self.pool.flush_and_wait().await.is_err() {
-            self.lost();
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let mut flushed = pin!(self.pool.flush_and_wait());
+        loop {
+            match timeout(PATIENCE, &mut flushed).await {
+                Ok(Ok(())) => return,
+                Ok(Err(_)) => return self.lost(),
+                Err(_) if self.is_dead() => return self.lost(),
+                Err(_) => {}
+            }
         }
+    }
+
+    /// The same, blocking the thread.
+    pub(super) fn wait(&self) {
+        const PATIENCE: Duration = Duration::from_millis(1);
+        let mut flushed = pin!(self.pool.flush_and_wait());
+        loop {
+            match (&mut flushed).now_or_never() {
+                Some(Ok(())) => return,
+                Some(Err(_)) => return self.lost(),
+                None if self.is_dead() => return self.lost(),
+                None => std::thread::sleep(PATIENCE),
+            }
+        }
+    }
+
+    /// Whether the writing thread is gone. What was in its queue then is never answered, only what comes after is
+    /// refused.
+    fn is_dead(&self) -> bool {
+        matches!(self.pool.flush_and_wait().now_or_never(), Some(Err(_)))
     }
 
     /// Whether so much has come and gone that dead branches make walks long, or the tree is broken.
@@ -104,6 +138,13 @@ impl Tree {
 
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Ends the writing thread, as a panic in it would.
+    #[cfg(test)]
+    pub(super) fn shut_down(&self) {
+        use dynamo_kv_router::indexer::KvIndexerInterface;
+        self.pool.shutdown();
     }
 
     fn event(&self, run: &[Change]) -> KvCacheEventData {

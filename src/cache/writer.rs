@@ -31,7 +31,7 @@ impl CacheWriter {
         self.index.instruments.applied(applied);
         self.ahead += writes;
         if self.ahead >= HARD_LIMIT {
-            futures::executor::block_on(self.index.settled());
+            self.index.settle();
             self.ahead = 0;
         }
         applied
