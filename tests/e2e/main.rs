@@ -1,6 +1,11 @@
 //! The whole path on real parts: a real Envoy, the real server as its own process, `vllm-sim` engines,
 //! real sockets. Skips, with one line, where no Envoy is installed (`make test` installs it).
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says why it skips")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test may panic, and shows the log"
+)]
 
 mod apis;
 mod bodies;
