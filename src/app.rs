@@ -32,7 +32,7 @@ use crate::{
     load::LoadTable,
     observe::Metrics,
     pipeline::{Pipeline, Rooms},
-    prompt::{BodyBudget, Tokenizers},
+    prompt::{BodyBudget, Tokenizers, http_client},
     serve::{
         self,
         ext_proc::{ExtProc, Parts, deciding},
@@ -86,11 +86,7 @@ impl App {
     /// A workers file that does not load, an address that can't be bound.
     pub async fn build(config: Config) -> anyhow::Result<Self> {
         let metrics = Metrics::new();
-        let mut client = reqwest::Client::builder().connect_timeout(Duration::from_secs(2));
-        if let Some(idle) = config.tokenize.pool_max_idle_per_host {
-            client = client.pool_max_idle_per_host(idle);
-        }
-        let client = client.build().context("the HTTP client")?;
+        let client = http_client(&config.tokenize).context("the HTTP client")?;
         let listener = bind(config.listen).await?;
         let admin_listener = match config.admin_listen {
             Some(addr) => Some(bind(addr).await?),

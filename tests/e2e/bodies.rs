@@ -28,7 +28,7 @@ async fn a_300_kb_body_arrives_whole() {
     let answer: Value = response.json().await.unwrap();
     assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > 60_000, "{answer}");
     stack.until_idle().await;
-    assert_eq!(stack.router.metric("kinference_body_buffer_bytes").await, 0.0);
+    assert_eq!(stack.router.metric("kinference_body_held_bytes").await, 0.0);
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn parallel_bodies_stay_under_the_total_cap() {
     assert!(count(429) > 0 && count(200) > 0, "{} served, {} turned away", count(200), count(429));
     assert!(statuses.iter().all(|(s, retry)| *s != 429 || *retry), "429 says when to retry");
     stack.until_idle().await;
-    assert_eq!(stack.router.metric("kinference_body_buffer_bytes").await, 0.0);
+    assert_eq!(stack.router.metric("kinference_body_held_bytes").await, 0.0);
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ impl Router {
         let text =
             reqwest::get(format!("http://{}/metrics", self.admin)).await.unwrap().text().await.unwrap();
         let line = text.lines().find(|l| l.starts_with(line_start));
-        line.and_then(|l| l.rsplit(' ').next()).map_or(0.0, |v| v.parse().unwrap())
+        line.and_then(|l| l.rsplit(' ').next()).expect("the series exists").parse().unwrap()
     }
 }
 
