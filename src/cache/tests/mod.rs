@@ -4,6 +4,7 @@
 
 mod edges;
 mod model;
+mod recorded;
 mod salts;
 mod upkeep;
 
