@@ -220,3 +220,67 @@ impl Chain {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_only_ever_leave_whole_prefixes() {
+        let (mut chain, mut views) = (Chain::default(), Views::default());
+        views.add_group(None);
+        views.add_shelf(None, (1, true));
+        let mut parent = None;
+        let ids: Vec<NodeId> = (0..4)
+            .filter_map(|i| {
+                parent = chain.ensure(parent, BlockHash(i));
+                parent
+            })
+            .collect();
+        // From the tail on: nothing is shown before its head is.
+        for id in ids.iter().rev() {
+            assert!(views.take_changes(View::Gpu).is_empty());
+            chain.set_held(*id, 1, &mut views);
+        }
+        let shown: Vec<u64> = views
+            .take_changes(View::Gpu)
+            .into_iter()
+            .filter_map(|change| match change {
+                Change::Show(shown) => Some(shown.block.0),
+                Change::Hide(_) => None,
+            })
+            .collect();
+        assert_eq!(shown, [0, 1, 2, 3]);
+        let all = chain.dump(View::Gpu);
+        chain.set_held(ids[1], 0, &mut views);
+        let tail_first: Vec<Change> = all[1..]
+            .iter()
+            .rev()
+            .filter_map(|change| match change {
+                Change::Show(shown) => Some(Change::Hide(shown.sequence)),
+                Change::Hide(_) => None,
+            })
+            .collect();
+        assert_eq!(views.take_changes(View::Gpu), tail_first);
+    }
+
+    #[test]
+    fn what_nothing_holds_or_hangs_on_is_freed() {
+        let (mut chain, mut views) = (Chain::default(), Views::default());
+        for round in 0..3 {
+            let head = chain.ensure(None, BlockHash(round)).unwrap();
+            let tails = [1, 2, 3].map(|i| chain.ensure(Some(head), BlockHash(i)).unwrap());
+            for id in [head].iter().chain(&tails) {
+                chain.set_held(*id, 1, &mut views);
+            }
+            for id in [head, tails[1], tails[0], tails[2]] {
+                chain.set_held(id, 0, &mut views);
+            }
+            assert_eq!(
+                (chain.by_sequence.len(), chain.links, chain.nodes.len()),
+                (0, 0, 4),
+                "slots are used again"
+            );
+        }
+    }
+}

@@ -14,6 +14,19 @@ const SOFT_LIMIT: usize = 1024;
 const HARD_LIMIT: usize = 65_536;
 
 /// Writes what one engine's rank holds. See [`CacheIndex::writer`].
+///
+/// **Re-announced blocks.** An engine that computes a block again stores it as a second physical copy, and each copy
+/// is removed on its own; from vLLM 0.27 on a request can also ask that reused blocks be announced again, which is
+/// no new copy. The events are the same. Every store is counted as a copy: repeating a prompt makes copies on every
+/// engine by default, whereas re-announcing must be asked for. The price is that a re-announced block stays credited
+/// after the engine evicted it, until the rank is cleared or replayed; not counting would cost the credit of blocks
+/// that are there, on every engine, all the time.
+///
+/// **Groups.** Only those of full attention give credit and are held to the block size. With several, a block counts
+/// when each that was seen from the rank holds it; whatever other groups hold of it changes nothing.
+///
+/// **Blocks without tokens** (offloading connectors name what they copy by handle) are taken for what the handle
+/// means on another tier, whatever block size they state.
 pub struct CacheWriter {
     index: Arc<CacheIndex>,
     desk: Arc<Desk>,

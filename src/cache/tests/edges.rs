@@ -1,4 +1,6 @@
 //! Every known way in which engines and the index below surprise, one test each.
+//!
+//! What an engine or the tree did once must not cost or give credit again.
 
 use super::*;
 use crate::{

@@ -1,4 +1,6 @@
 //! Random histories against a model that knows nothing of trees: it keeps every copy and counts prefixes by walking.
+//!
+//! Engines of two workers with two ranks each; three groups, three tiers; paths over an alphabet of two.
 
 use std::collections::BTreeMap;
 

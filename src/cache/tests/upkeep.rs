@@ -1,4 +1,6 @@
 //! Wear and its cure, and writers that are far ahead.
+//!
+//! Trees are rebuilt under writes, and die; what readers find stays what ranks hold.
 
 use std::time::Duration;
 
