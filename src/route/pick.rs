@@ -2,7 +2,10 @@
 
 use rand::{Rng, rngs::StdRng};
 
-use crate::{config::PickerConfig, types::Candidate};
+use crate::{
+    config::PickerConfig,
+    types::{Candidate, Degradation},
+};
 
 /// What was picked: indices into the ranked candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +23,9 @@ pub fn rank(candidates: &mut [Candidate]) {
 }
 
 /// Picks among ranked candidates: the best `max(top_k_min, ceil(top_k_fraction * n))` are the candidate set;
-/// of those within `tie_tolerance_ms` of the best, the one with the fewest own requests in flight, then at
-/// random. `forced` is picked regardless, and joins the candidate set.
+/// of those within `tie_tolerance_ms` of the best, one whose load is known rather than assumed, the one with the
+/// fewest own requests in flight, then at random. Equal predictions enter the set by the same rules, or a fleet
+/// that idles would only ever use its lowest ids. `forced` is picked regardless, and joins the candidate set.
 ///
 /// `None` when there is no candidate.
 pub fn pick(
@@ -34,16 +38,21 @@ pub fn pick(
     let fraction = (picker.top_k_fraction * ranked.len() as f64).ceil() as usize;
     let size = fraction.max(picker.top_k_min as usize).clamp(1, ranked.len());
     let limit = best.prediction.ttft_ms + picker.tie_tolerance_ms;
-    let tied = ranked[..size].iter().take_while(|c| c.prediction.ttft_ms <= limit);
-    let fewest = tied.clone().map(|c| c.own_in_flight).min().unwrap_or(0);
-    let level: Vec<usize> =
-        tied.enumerate().filter(|(_, c)| c.own_in_flight == fewest).map(|(i, _)| i).collect();
-    let chosen = forced.unwrap_or_else(|| match level.len() {
-        0 => 0,
-        1 => level[0],
-        n => level[rng.random_range(0..n)],
-    });
-    Some(Choice { chosen, fallbacks: (0..size).filter(|i| *i != chosen).collect() })
+    let ttft = |i: usize| ranked[i].prediction.ttft_ms;
+    let mut set: Vec<(usize, Preference)> = ranked.iter().map(|c| preference(c, rng)).enumerate().collect();
+    set.sort_by(|(a, one), (b, other)| ttft(*a).total_cmp(&ttft(*b)).then_with(|| one.cmp(other)));
+    set.truncate(size);
+    let tied = set.iter().take_while(|(i, _)| ttft(*i) <= limit);
+    let chosen = forced.or_else(|| tied.min_by_key(|(_, preference)| *preference).map(|(i, _)| *i))?;
+    Some(Choice { chosen, fallbacks: set.into_iter().map(|(i, _)| i).filter(|i| *i != chosen).collect() })
+}
+
+/// What decides between equal predictions, lower first: load that is assumed (the engine may hang), own requests
+/// in flight, chance.
+type Preference = (bool, u32, u64);
+
+fn preference(candidate: &Candidate, rng: &mut StdRng) -> Preference {
+    (candidate.degraded.contains(&Degradation::StaleMetrics), candidate.own_in_flight, rng.random())
 }
 
 #[cfg(test)]
@@ -100,6 +109,26 @@ pub(super) mod tests {
         let draws: std::collections::BTreeSet<_> = (0..64).map(|s| picked(&picker, &list, s).0).collect();
         assert_eq!(draws.len(), 8);
         assert_eq!(picked(&picker, &list, 7), picked(&picker, &list, 7));
+    }
+
+    #[test]
+    fn a_fleet_that_idles_uses_all_of_its_workers() {
+        let list: Vec<_> = (0..6).map(|id| (id, 100.0, 0)).collect();
+        let draws: std::collections::BTreeSet<_> =
+            (0..64).map(|seed| picked(&PickerConfig::default(), &list, seed).0).collect();
+        assert_eq!(draws.len(), 6);
+        // Of equal predictions, those with fewer in flight enter the set.
+        let busy = [(1, 100.0, 2), (2, 100.0, 1), (3, 100.0, 0)];
+        assert_eq!(picked(&PickerConfig::default(), &busy, 0), (3, vec![2]));
+    }
+
+    #[test]
+    fn a_load_that_is_only_assumed_never_wins_a_tie() {
+        let mut c = [candidate(1, 100.0, 0), candidate(2, 120.0, 3)];
+        c[0].degraded.push(Degradation::StaleMetrics);
+        let pick = |c: &[_]| pick(&PickerConfig::default(), c, None, &mut StdRng::seed_from_u64(0)).unwrap();
+        assert_eq!(pick(&c), Choice { chosen: 1, fallbacks: vec![0] });
+        assert_eq!(pick(&c[..1]).chosen, 0);
     }
 
     #[test]
