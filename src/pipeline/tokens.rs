@@ -128,10 +128,16 @@ fn group_of(member: &Member, model: Option<&str>) -> GroupKey {
     }
 }
 
-/// Engines of a group answer renders in turn.
+/// Engines of a group answer renders in turn; one that does not even answer its scrapes is left out while
+/// another does, or it would hold up its share of all requests until their deadline.
 fn target(key: &GroupKey, members: &[&Arc<Member>]) -> TokenizeTarget {
     static TURN: AtomicUsize = AtomicUsize::new(0);
-    let urls: Vec<&String> = members.iter().filter_map(|m| m.worker.http_url.as_ref()).collect();
+    let answers = |m: &&&Arc<Member>| m.status.missed_scrapes.load(Ordering::Relaxed) == 0;
+    let urls = |answering: bool| -> Vec<&String> {
+        let asked = members.iter().filter(|m| !answering || answers(m));
+        asked.filter_map(|m| m.worker.http_url.as_ref()).collect()
+    };
+    let urls = Some(urls(true)).filter(|urls| !urls.is_empty()).unwrap_or_else(|| urls(false));
     let turn = TURN.fetch_add(1, Ordering::Relaxed);
     TokenizeTarget {
         mode: members[0].worker.set.profile.tokenize_mode,
