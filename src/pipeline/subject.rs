@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::{
-    prompt::{DecodeError, ParsedRequest, decoded, parse},
+    prompt::{DecodeError, ParsedRequest, decoded, model_named, parse},
     types::{Api, Degradation, ErrorKind, Rejection, RequestKind},
 };
 
@@ -50,7 +50,10 @@ pub(super) async fn read(incoming: &Incoming, cap: usize) -> Result<Subject, Rej
         RequestKind::StoredResponse(id) => {
             return Ok(Subject { made_before: Some(id.as_str().into()), ..Subject::default() });
         }
-        RequestKind::Other => return Ok(Subject::load_only(Degradation::NotInference)),
+        RequestKind::Other => {
+            let model = other_model(incoming, cap).await;
+            return Ok(Subject { model, ..Subject::load_only(Degradation::NotInference) });
+        }
     };
     let body = match &incoming.body {
         _ if !is_json(incoming.content_type.as_deref()) => {
@@ -91,6 +94,20 @@ pub(super) async fn read(incoming: &Incoming, cap: usize) -> Result<Subject, Rej
     Ok(subject)
 }
 
+/// The model that a JSON body of another call names: only who serves it can answer. What can't be read is the
+/// engine's to refuse.
+async fn other_model(incoming: &Incoming, cap: usize) -> Option<Arc<str>> {
+    let IncomingBody::Full(body) = &incoming.body else { return None };
+    if !is_json(incoming.content_type.as_deref()) {
+        return None;
+    }
+    let body = decoded(incoming.content_encoding.as_deref(), body.clone(), cap).await.ok()?;
+    if body.len() <= PARSE_INLINE {
+        return model_named(&body);
+    }
+    tokio::task::spawn_blocking(move || model_named(&body)).await.ok()?
+}
+
 async fn parse_off_thread(api: Api, body: Bytes) -> Result<ParsedRequest, Rejection> {
     if body.len() <= PARSE_INLINE {
         return parse(api, &body);
@@ -112,4 +129,39 @@ fn is_json(content_type: Option<&str>) -> bool {
         || essence == "application/json"
         || essence.ends_with("+json")
         || essence == "text/json"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn embeddings(content_type: Option<&str>, body: &'static str) -> Incoming {
+        Incoming {
+            request_id: "r".into(),
+            kind: RequestKind::of("POST", "/v1/embeddings"),
+            content_type: content_type.map(str::to_owned),
+            content_encoding: None,
+            tenant: None,
+            tags: Vec::new(),
+            pool: None,
+            subset: None,
+            body: IncomingBody::Full(Bytes::from_static(body.as_bytes())),
+        }
+    }
+
+    #[tokio::test]
+    async fn another_call_is_load_only_but_goes_where_its_model_is() {
+        let json = Some("application/json");
+        let table = [
+            (json, r#"{"model":"e","input":"x"}"#, Some("e")),
+            (json, r#"{"model":"#, None),
+            (Some("text/plain"), r#"{"model":"e"}"#, None),
+        ];
+        for (content_type, body, model) in table {
+            let subject = read(&embeddings(content_type, body), 1024).await.unwrap();
+            assert_eq!(subject.model.as_deref(), model, "{body}");
+            assert_eq!(subject.degraded, [Degradation::NotInference]);
+            assert!(!subject.must_name_a_served_model());
+        }
+    }
 }

@@ -74,6 +74,12 @@ pub fn parse(api: Api, body: &Bytes) -> Result<ParsedRequest, Rejection> {
     Ok(request)
 }
 
+/// The model that a body names which is no request to an inference API that we parse (embeddings, scores, ...);
+/// `None` when it names none, or is no JSON object.
+pub fn model_named(body: &[u8]) -> Option<Arc<str>> {
+    Fields::read(body).ok()?.lenient::<String>("model").filter(|model| !model.is_empty()).map(Arc::from)
+}
+
 impl ParsedRequest {
     /// Like [`parse`], for where the model is known otherwise: a body that names none is fine.
     ///
@@ -207,6 +213,14 @@ mod tests {
         assert_eq!(response.previous_response_id.as_deref(), Some("r"));
         let embeds = read(Api::Completions, r#"{"model":"t","prompt_embeds":"AA"}"#).unwrap();
         assert!(embeds.prompt_embeds);
+    }
+
+    #[test]
+    fn any_json_may_name_a_model() {
+        assert_eq!(model_named(br#"{"input":["a"],"model":"e"}"#).as_deref(), Some("e"));
+        for none in ["", "[]", "{\"model\":", "{\"model\":\"\"}", "{\"model\":5}", "{}"] {
+            assert_eq!(model_named(none.as_bytes()), None, "{none}");
+        }
     }
 
     #[test]
