@@ -11,7 +11,7 @@ use super::{
     checks::TakenIds,
     keys::Keys,
     reader::Reader,
-    report::{Loaded, Problem, Report, shortened},
+    report::{Loaded, Problem, Report, named, shortened},
 };
 
 impl Config {
@@ -94,7 +94,7 @@ pub fn load_workers(config: &Config) -> Loaded<Vec<(&WorkerSetConfig, Vec<Worker
                 report.warnings.extend(warnings);
                 sets.push((set, workers));
             }
-            Err(errors) => report.extend(Vec::from(errors)),
+            Err(errors) => report.merge(errors),
         }
     }
     report.done(sets)
@@ -116,7 +116,7 @@ fn read_config(text: &str, dir: &Path) -> (Config, Report) {
 
 fn in_file<T>(loaded: Loaded<T>, file: &Path) -> Loaded<T> {
     let (value, warnings) = loaded.map_err(|errors| errors.in_file(file))?;
-    Ok((value, warnings.into_iter().map(|warning| format!("{}: {warning}", file.display())).collect()))
+    Ok((value, named(file, warnings)))
 }
 
 fn read_file(path: &Path) -> Result<String, ConfigErrors> {

@@ -79,10 +79,11 @@ pub enum Problem {
     },
 }
 
-/// Every error of one or several files.
+/// Every error of one or several files, and what was ignored in them: often the misspelt key that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     errors: Vec<ConfigError>,
+    warnings: Warnings,
 }
 
 impl ConfigErrors {
@@ -96,14 +97,14 @@ impl ConfigErrors {
     pub fn in_file(mut self, file: &Path) -> Self {
         let file: Arc<Path> = file.into();
         self.errors.iter_mut().for_each(|error| error.file = Some(file.clone()));
+        self.warnings = named(&file, self.warnings);
         self
     }
 }
 
-impl From<ConfigErrors> for Vec<ConfigError> {
-    fn from(all: ConfigErrors) -> Self {
-        all.errors
-    }
+/// Warnings, said to be of `file`.
+pub(super) fn named(file: &Path, warnings: Warnings) -> Warnings {
+    warnings.into_iter().map(|warning| format!("{}: {warning}", file.display())).collect()
 }
 
 impl std::error::Error for ConfigErrors {}
@@ -123,7 +124,7 @@ impl fmt::Display for ConfigErrors {
                 write!(f, "\n  {error}")?;
             }
         }
-        Ok(())
+        self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
     }
 }
 
@@ -143,6 +144,12 @@ impl Report {
         self.errors.extend(errors);
     }
 
+    /// Takes over what is wrong with another file.
+    pub(super) fn merge(&mut self, other: ConfigErrors) {
+        self.errors.extend(other.errors);
+        self.warnings.extend(other.warnings);
+    }
+
     /// A value that does not do.
     pub(super) fn reject(&mut self, path: impl Into<String>, value: &Value, accepted: impl Into<String>) {
         self.push(path, Problem::Rejected { value: shown(value), accepted: accepted.into() });
@@ -158,7 +165,7 @@ impl Report {
         if self.errors.is_empty() {
             Ok((value, self.warnings))
         } else {
-            Err(ConfigErrors { errors: self.errors })
+            Err(ConfigErrors { errors: self.errors, warnings: self.warnings })
         }
     }
 }

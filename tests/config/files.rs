@@ -187,3 +187,12 @@ fn everything_set_prints_back() {
     let again = Config::parse(&config.effective(), Path::new("elsewhere")).unwrap();
     assert_eq!(again, (config, vec![]));
 }
+
+#[test]
+fn a_misspelt_key_is_told_beside_the_one_that_is_missing() {
+    let text = "listen = \"127.0.0.1:1\"\n[[profile]]\nname = \"p\"\n[[workerset]]\nname = \"w\"\nprofile = \"p\"\n\
+                kv_block_size = 16\ndiscovery.workersfile = \"w.toml\"\n";
+    let report = Config::parse(text, Path::new("")).unwrap_err().in_file(Path::new("k.toml")).to_string();
+    assert!(report.contains("`workerset[0].discovery.workers_file` is required"), "{report}");
+    assert!(report.contains("k.toml: `workerset[0].discovery.workersfile` is no known key"), "{report}");
+}
