@@ -94,11 +94,27 @@ pub fn chat(body: &Map<String, Value>) -> Result<Chat, ApiError> {
     let kwargs = body.get("chat_template_kwargs").and_then(Value::as_object).cloned().unwrap_or_default();
     Ok(Chat {
         messages: messages.clone(),
-        tools: body.get("tools").and_then(Value::as_array).filter(|tools| !tools.is_empty()).cloned(),
+        tools: body
+            .get("tools")
+            .and_then(Value::as_array)
+            .filter(|tools| !tools.is_empty())
+            .map(|tools| tools.iter().map(tool).collect()),
         kwargs: kwargs.into_iter().collect(),
         add_generation_prompt: flag(body, "add_generation_prompt", true),
         continue_final_message: flag(body, "continue_final_message", false),
     })
+}
+
+/// A tool as the engine's own types write it out again: known fields first, those not given as null.
+fn tool(tool: &Value) -> Value {
+    let Some(function) = tool.get("function").and_then(Value::as_object) else { return tool.clone() };
+    let known = ["name", "description", "parameters"];
+    let mut all: Map<String, Value> = known
+        .iter()
+        .map(|key| ((*key).to_owned(), function.get(*key).cloned().unwrap_or_default()))
+        .collect();
+    all.extend(function.iter().map(|(key, value)| (key.clone(), value.clone())));
+    json!({"type": "function", "function": all})
 }
 
 fn completion_prompts(body: &Map<String, Value>, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>, ApiError> {
@@ -148,4 +164,17 @@ fn system(content: Option<&Value>) -> Vec<Value> {
 fn converted(messages: Vec<Value>) -> Result<Chat, ApiError> {
     let body = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
     chat(&body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_written_out_with_all_known_fields() {
+        let given = json!({"function": {"parameters": {}, "strict": true, "name": "f"}, "type": "function"});
+        let want =
+            r#"{"type":"function","function":{"name":"f","description":null,"parameters":{},"strict":true}}"#;
+        assert_eq!(tool(&given).to_string(), want);
+    }
 }
