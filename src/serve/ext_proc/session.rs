@@ -97,7 +97,7 @@ where
                 Woken::Decided(result) => self.decided(result),
                 Woken::Late(Wait::Sign) => self.feed(Event::Quiet),
                 Woken::Late(_) => {
-                    let why = "the request body did not arrive in time";
+                    let why = "The request body did not arrive in time.";
                     self.feed(Event::Rejected(Rejection::new(ErrorKind::BodyTimeout, why)));
                 }
             }
