@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     fleet::Member,
     load::{Claim, LoadView, Pick},
-    route::{Choice, Cost, Demand, eligible, pick, predict, rank, replica},
+    route::{Choice, Cost, Demand, assume_worst, eligible, pick, predict, rank, replica},
     types::{Candidate, Decision, Degradation, ErrorKind, Rejection, RemovedReason},
 };
 
@@ -25,6 +25,7 @@ pub(super) fn choose(
     let mut load = pipeline.rooms.load.lock();
     let mut candidates: Vec<Candidate> =
         field.members.iter().map(|m| candidate(m, &load, (subject, prompts))).collect();
+    assume_worst(&mut candidates);
     rank(&mut candidates);
     let best = candidates.first().ok_or_else(no_worker)?;
     let by_id = |id| field.members.iter().find(|m| m.worker.id == id);

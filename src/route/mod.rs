@@ -4,8 +4,10 @@ mod eligible;
 mod pick;
 mod predict;
 mod replicate;
+mod stale;
 
 pub use eligible::{Demand, eligible};
 pub use pick::{Choice, pick, rank};
 pub use predict::{Cost, predict, prefill_work_ms};
 pub use replicate::{HotPrefixes, replica};
+pub use stale::assume_worst;

@@ -2,10 +2,8 @@
 
 use rand::{Rng, rngs::StdRng};
 
-use crate::{
-    config::PickerConfig,
-    types::{Candidate, Degradation},
-};
+use super::stale::is_stale;
+use crate::{config::PickerConfig, types::Candidate};
 
 /// What was picked: indices into the ranked candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +50,7 @@ pub fn pick(
 type Preference = (bool, u32, u64);
 
 fn preference(candidate: &Candidate, rng: &mut StdRng) -> Preference {
-    (candidate.degraded.contains(&Degradation::StaleMetrics), candidate.own_in_flight, rng.random())
+    (is_stale(candidate), candidate.own_in_flight, rng.random())
 }
 
 #[cfg(test)]
@@ -60,7 +58,7 @@ pub(super) mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::types::{Overlap, Prediction, WorkerId};
+    use crate::types::{Degradation, Overlap, Prediction, WorkerId};
 
     pub(in crate::route) fn candidate(id: u64, ttft_ms: f64, own_in_flight: u32) -> Candidate {
         Candidate {

@@ -55,6 +55,8 @@ pub fn predict(cost: Cost<'_>) -> Prediction {
             p.cache_pressure_penalty_ms * (usage - threshold) / (1.0 - threshold),
         ),
         saturated_cold_ms: when(saturated && cached == 0.0, p.saturated_cold_ms_per_entry * queue),
+        // Follows from the other candidates: see `assume_worst`.
+        assumed_ms: 0.0,
         blocks,
         cached_blocks: cached,
         queue,

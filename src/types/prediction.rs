@@ -21,6 +21,8 @@ pub struct Prediction {
     pub cache_pressure_ms: f64,
     /// The penalty for a cold prompt on a worker with a saturated cache.
     pub saturated_cold_ms: f64,
+    /// What a worker whose load is only assumed would seem to be faster than the worst known one.
+    pub assumed_ms: f64,
     /// B: blocks of the prompt.
     pub blocks: f64,
     /// O: blocks credited as cached, within 0..=B.
