@@ -46,7 +46,7 @@ const NOT_READY: Duration = Duration::from_millis(500);
 
 type Task = anyhow::Result<Infallible>;
 
-/// Runs the server until SIGTERM or SIGINT, then drains it.
+/// Runs the server until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
 ///
 /// # Errors
 /// Whatever keeps it from starting or ends it early.
@@ -60,9 +60,11 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     loop {
         tokio::select! {
             done = &mut running => return done,
-            _ = terminate.recv() => stop.cancel(),
-            _ = tokio::signal::ctrl_c() => stop.cancel(),
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
         }
+        anyhow::ensure!(!stop.is_cancelled(), "a second signal came: requests in flight are cut off");
+        stop.cancel();
     }
 }
 
