@@ -25,7 +25,7 @@ pub struct Answer {
 /// What a chunk brought.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The first byte of a streamed answer.
+    /// The first byte of a streamed answer, or of a stored one the first event that is more than an announcement.
     pub first_token: bool,
     /// The id of a response that the engine stores.
     pub stored: Option<String>,
@@ -48,17 +48,23 @@ impl Answer {
 
     /// Sees a piece of the body.
     pub fn push(&mut self, bytes: &[u8]) -> Seen {
-        let first_token = self.streamed && !self.begun && !bytes.is_empty();
-        self.begun |= !bytes.is_empty();
+        let before = self.begun;
+        // A stored response is announced before any of it is computed: there, events tell.
+        let announced = self.stored && matches!(self.format, Format::Sse(_));
+        self.begun |= !announced && !bytes.is_empty();
         match &mut self.format {
             Format::Opaque => {}
             Format::Json(body) => body.push(bytes),
             Format::Sse(reader) => {
                 let wants_id = self.stored && !self.told;
-                let found = &mut self.found;
-                reader.push(bytes, &mut |data| event(data, wants_id, found));
+                let (found, begun) = (&mut self.found, &mut self.begun);
+                reader.push(bytes, &mut |data| {
+                    *begun = *begun || !is_announcement(data);
+                    event(data, wants_id, found);
+                });
             }
         }
+        let first_token = self.streamed && self.begun && !before;
         Seen { first_token, stored: self.tell_stored() }
     }
 
@@ -82,6 +88,14 @@ impl Answer {
         self.told = true;
         Some(id)
     }
+}
+
+/// An event of `/v1/responses` that engines send before they compute anything.
+fn is_announcement(data: &Tail) -> bool {
+    let text = String::from_utf8_lossy(data.bytes());
+    ["\"response.created\"", "\"response.in_progress\"", "\"response.queued\""]
+        .iter()
+        .any(|kind| text.contains(kind))
 }
 
 /// Most events are one token each and say nothing for us: those are not parsed.

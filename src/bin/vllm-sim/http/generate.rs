@@ -10,6 +10,7 @@ use axum::{
     http::{HeaderMap, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
+use futures::StreamExt;
 
 use super::{
     AppState, InFlight,
@@ -90,13 +91,16 @@ impl Answer {
     }
 
     fn stream(self, include_usage: bool) -> Response {
-        let chunks = futures::stream::unfold(Some(self), move |answer| async move {
+        let announcement = Some(self.reply.announcement()).filter(|text| !text.is_empty());
+        let announcement = futures::stream::iter(announcement.map(|text| Ok(Bytes::from(text))));
+        let tokens = futures::stream::unfold(Some(self), move |answer| async move {
             let mut answer = answer?;
             let chunk = answer.chunk(include_usage).await?;
             let rest = (!answer.ticket.is_done()).then_some(answer);
             Some((Ok::<_, Infallible>(Bytes::from(chunk)), rest))
         });
-        ([(CONTENT_TYPE, "text/event-stream; charset=utf-8")], Body::from_stream(chunks)).into_response()
+        ([(CONTENT_TYPE, "text/event-stream; charset=utf-8")], Body::from_stream(announcement.chain(tokens)))
+            .into_response()
     }
 
     /// All tokens that are there, and what goes before and after them. Waits for one.

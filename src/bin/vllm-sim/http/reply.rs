@@ -103,7 +103,17 @@ impl Reply {
         }
     }
 
-    /// What goes before the first token of a stream.
+    /// What a stream begins with before anything is computed.
+    pub fn announcement(&self) -> String {
+        if self.api != Api::Responses {
+            return String::new();
+        }
+        let response = self.response_object(None);
+        event(&json!({"type": "response.created", "response": response}))
+            + &event(&json!({"type": "response.in_progress", "response": response}))
+    }
+
+    /// What goes right before the first token of a stream.
     pub fn opening(&self, usage: &Usage) -> String {
         let Self { id, created, model, .. } = self;
         match self.api {
@@ -112,10 +122,7 @@ impl Reply {
                 "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": null, "finish_reason": null}],
                 "prompt_token_ids": null, "prompt_text": null,
             })),
-            Api::Completions => String::new(),
-            Api::Responses => {
-                event(&json!({"type": "response.created", "response": self.response_object(None)}))
-            }
+            Api::Completions | Api::Responses => String::new(),
             Api::Messages => {
                 let message = json!({
                     "id": id, "type": "message", "role": "assistant", "content": [], "model": model,

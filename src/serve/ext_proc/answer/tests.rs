@@ -58,7 +58,16 @@ fn an_id_is_told_as_soon_as_it_is_known() {
     let mut answer = Answer::new(&head("text/event-stream"), true);
     let created = RESPONSES_STREAM.find("event: response.output").unwrap();
     let seen = answer.push(&RESPONSES_STREAM.as_bytes()[..created]);
-    assert_eq!(seen, Seen { first_token: true, stored: Some("resp_2".into()) });
+    assert_eq!(seen, Seen { first_token: false, stored: Some("resp_2".into()) });
+}
+
+#[test]
+fn what_announces_a_response_is_no_token_of_it() {
+    let mut answer = Answer::new(&head("text/event-stream"), true);
+    let events: Vec<_> = RESPONSES_STREAM.split_inclusive("\r\n\r\n").collect();
+    let progress = events[0].replace("response.created", "response.in_progress");
+    let seen = [events[0], &progress, events[1], events[2]].map(|e| answer.push(e.as_bytes()).first_token);
+    assert_eq!(seen, [false, false, true, false]);
 }
 
 #[test]
