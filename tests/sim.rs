@@ -118,8 +118,9 @@ async fn responses_and_messages_stream_too() {
     let events = sse(&text);
     let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     let delta = "response.output_text.delta";
-    assert_eq!(types, ["response.created", delta, delta, delta, "response.completed"]);
-    assert_eq!(events[4]["response"]["usage"]["input_tokens"], 28);
+    let announcement = ["response.created", "response.in_progress"];
+    assert_eq!(types, [&announcement[..], &[delta; 3], &["response.completed"]].concat());
+    assert_eq!(events[5]["response"]["usage"]["input_tokens"], 28);
     let messages = json!([{"role": "user", "content": "Hello there"}]);
     let body = json!({"model": "tiny", "messages": messages, "max_tokens": 2, "stream": true});
     let (_, text) = sim.post_text("/v1/messages", &body).await;
