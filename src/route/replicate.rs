@@ -68,8 +68,8 @@ fn depths(keys: &BlockKeys) -> impl Iterator<Item = usize> {
 }
 
 /// The candidate to warm with a hot prefix of `hot` blocks: while fewer than `replication_warm_target` hold
-/// enough of it, the best that does not, unless it is predicted slower than the best by more than the
-/// prefix's own full prefill.
+/// enough of it, the best that does not, unless it is predicted slower than the best by more than the full
+/// prefill of the prefix, as part of this prompt: that is the price of warming, anything beyond it is load.
 pub fn replica(
     picker: &PickerConfig,
     predictor: &PredictorConfig,
@@ -86,7 +86,10 @@ pub fn replica(
     }
     let cold = ranked.iter().position(|c| !warm(&c))?;
     let slower = ranked[cold].prediction.ttft_ms - ranked[0].prediction.ttft_ms;
-    (slower <= prefill_work_ms(predictor, hot as f64, hot as f64)).then_some(cold)
+    let hot = hot as f64;
+    let warming = prefill_work_ms(predictor, hot, ranked[cold].prediction.blocks.max(hot));
+    // Of two idle workers the cold one is slower by exactly that, but for rounding.
+    (slower <= warming * (1.0 + 1e-9)).then_some(cold)
 }
 
 #[cfg(test)]
@@ -142,5 +145,11 @@ mod tests {
         let enough = [warm(1, 100.0, 100), warm(2, 110.0, 50), warm(3, 120.0, 0)];
         assert_eq!(replica(&picker, &predictor, &enough, 100), None);
         assert_eq!(replica(&picker, &predictor, &near, 0), None);
+        // As part of 150 blocks the prefix costs 230 + 135 = 365 ms: its blocks attend to those behind it too.
+        let mut longer = [warm(1, 100.0, 100), warm(2, 465.0, 0)];
+        longer[1].prediction.blocks = 150.0;
+        assert_eq!(replica(&picker, &predictor, &longer, 100), Some(1));
+        longer[1].prediction.ttft_ms = 466.0;
+        assert_eq!(replica(&picker, &predictor, &longer, 100), None);
     }
 }
