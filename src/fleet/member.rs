@@ -14,18 +14,29 @@ pub struct Member {
     pub status: Status,
 }
 
+/// How a worker serves a model: what routing needs of its card, cheap enough to be asked for on every pick.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// The model's name, if it is a LoRA adapter.
+    pub adapter: Option<Arc<str>>,
+    /// Longest prompt plus output in tokens, where the worker says.
+    pub max_model_len: Option<usize>,
+}
+
+impl From<&ModelCard> for Served {
+    fn from(card: &ModelCard) -> Self {
+        let adapter = card.parent.is_some().then(|| card.id.clone());
+        Self { adapter, max_model_len: card.max_model_len }
+    }
+}
+
 impl Member {
-    /// The card under which the worker serves `model`: from `/v1/models`, until it has answered from
-    /// the configured model name.
-    pub fn serves(&self, model: &str) -> Option<ModelCard> {
+    /// How the worker serves `model`, if it does: from `/v1/models`, until it has answered from the
+    /// configured model name.
+    pub fn serves(&self, model: &str) -> Option<Served> {
         match self.status.models.load().as_ref() {
-            Some(cards) => cards.iter().find(|card| &*card.id == model).cloned(),
-            None => (&*self.worker.model_name == model).then(|| ModelCard {
-                id: self.worker.model_name.clone(),
-                parent: None,
-                max_model_len: None,
-                owned_by: String::new(),
-            }),
+            Some(cards) => cards.iter().find(|card| &*card.id == model).map(Served::from),
+            None => (&*self.worker.model_name == model).then(Served::default),
         }
     }
 

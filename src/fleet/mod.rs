@@ -9,7 +9,7 @@ mod registry;
 mod status;
 mod worker;
 
-pub use member::Member;
+pub use member::{Member, Served};
 pub use readiness::{Readiness, readiness};
 pub use registry::{FleetEvent, IdTaken, Registry, Snapshot, diff};
 pub use status::{FAILURES_TO_FAIL, KvState, MISSED_POLLS_TO_FAIL, ModelCard, Status};

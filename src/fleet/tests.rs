@@ -110,9 +110,17 @@ fn a_member_serves_its_configured_model_until_it_says_otherwise() {
     let member = Member { worker: worker(&set("a"), 1, 1), generation: 1, status: Status::default() };
     assert!(member.serves("m").is_some() && member.serves("x").is_none());
     assert_eq!(member.model_names(), ["m".into()]);
-    let card = ModelCard { id: "x".into(), parent: None, max_model_len: Some(8), owned_by: "vllm".into() };
-    member.status.models.store(Some(Arc::new(vec![card.clone()])));
-    assert_eq!((member.serves("x"), member.serves("m")), (Some(card), None));
+    let card = |id: &str, parent: Option<&str>| ModelCard {
+        id: id.into(),
+        parent: parent.map(Arc::from),
+        max_model_len: Some(8),
+        owned_by: "vllm".into(),
+    };
+    member.status.models.store(Some(Arc::new(vec![card("x", None), card("lora", Some("x"))])));
+    let served =
+        |adapter: Option<&str>| Some(Served { adapter: adapter.map(Arc::from), max_model_len: Some(8) });
+    assert_eq!((member.serves("x"), member.serves("m")), (served(None), None));
+    assert_eq!(member.serves("lora"), served(Some("lora")));
     member.status.kv.store(Arc::new(KvState::Evicted("why".into())));
     assert!(member.status.is_evicted());
 }

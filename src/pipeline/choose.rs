@@ -21,19 +21,17 @@ pub(super) fn choose(
     mut field: Field,
     prompts: &Prompts,
 ) -> Result<Placement, Rejection> {
-    too_long(subject, &mut field, prompts)?;
+    settle(pipeline, subject, &mut field, prompts)?;
     let mut load = pipeline.rooms.load.lock();
-    let mut candidates: Vec<Candidate> =
-        field.members.iter().map(|m| candidate(m, &load, (subject, prompts))).collect();
+    let mut candidates: Vec<Candidate> = field.members.iter().map(|m| candidate(m, &load, prompts)).collect();
     assume_worst(&mut candidates);
     rank(&mut candidates);
     let best = candidates.first().ok_or_else(no_worker)?;
     let by_id = |id| field.members.iter().find(|m| m.worker.id == id);
     let leader = by_id(best.id).ok_or_else(no_worker)?;
-    let (choice, replicated) =
-        pick_one(pipeline, leader, &candidates, (subject, prompts)).ok_or_else(no_worker)?;
+    let (choice, replicated) = pick_one(pipeline, leader, &candidates, prompts).ok_or_else(no_worker)?;
     let winner = by_id(candidates[choice.chosen].id).ok_or_else(no_worker)?.clone();
-    let held = prompts.on(&winner, subject.model.as_deref());
+    let held = prompts.on(&winner.worker);
     let claim = Claim {
         work_ms: held.map(|_| candidates[choice.chosen].prediction.prefill_ms),
         keys: held.map(|held| held.keys.sequence.clone()),
@@ -54,20 +52,30 @@ pub(super) fn choose(
     Ok(Placement::new(pipeline, decision, (winner, reservation)))
 }
 
-/// Takes out workers that the prompt does not fit, now that its length is known.
-fn too_long(subject: &Subject, field: &mut Field, prompts: &Prompts) -> Result<(), Rejection> {
+/// Takes out workers that the prompt does not fit, now that its length is known, and those that are not
+/// eligible any more: tokenizing takes time, and the fleet goes on changing.
+fn settle(
+    pipeline: &Pipeline,
+    subject: &Subject,
+    field: &mut Field,
+    prompts: &Prompts,
+) -> Result<(), Rejection> {
     let model = subject.model.as_deref();
+    let fleet = pipeline.rooms.registry.snapshot();
     let mut longest = None;
-    let members = std::mem::take(&mut field.members);
-    for member in members {
-        let prompt_tokens = prompts.on(&member, model).map(|held| held.keys.tokens);
-        match eligible(&member, Demand { model, prompt_tokens, subset: None }) {
-            Ok(()) => field.members.push(member),
+    for before in std::mem::take(&mut field.members) {
+        let Some(member) = fleet.get(&before.worker.id).filter(|now| is_same(&before, now)) else {
+            field.remove(&before, RemovedReason::Gone);
+            continue;
+        };
+        let prompt_tokens = prompts.on(&member.worker).map(|held| held.keys.tokens);
+        match eligible(member, Demand { model, prompt_tokens, subset: None }) {
+            Ok(()) => field.members.push(member.clone()),
             Err(reason) => {
                 if reason == RemovedReason::PromptTooLong {
                     longest = longest.max(prompt_tokens);
                 }
-                field.remove(&member, reason);
+                field.remove(member, reason);
             }
         }
     }
@@ -80,11 +88,17 @@ fn too_long(subject: &Subject, field: &mut Field, prompts: &Prompts) -> Result<(
     }
 }
 
-fn candidate(member: &Arc<Member>, load: &Pick<'_>, (subject, prompts): (&Subject, &Prompts)) -> Candidate {
+/// Whether what was found out for a worker still holds of it, should its description have changed.
+fn is_same(before: &Member, now: &Member) -> bool {
+    let (before, now) = (&before.worker, &now.worker);
+    before.endpoint == now.endpoint && before.model_name == now.model_name
+}
+
+fn candidate(member: &Arc<Member>, load: &Pick<'_>, prompts: &Prompts) -> Candidate {
     let worker = &member.worker;
     let profile = &worker.set.profile;
     let view = load.view(worker.id);
-    let held = prompts.on(member, subject.model.as_deref());
+    let held = prompts.on(worker);
     let mut overlap = held.and_then(|held| held.overlap.get(&worker.id).copied()).unwrap_or_default();
     if let Some(held) = held
         && profile.picker.inflight_tracking
@@ -94,7 +108,7 @@ fn candidate(member: &Arc<Member>, load: &Pick<'_>, (subject, prompts): (&Subjec
     let prediction = predict(Cost {
         predictor: &profile.predictor,
         inflight_tracking: profile.picker.inflight_tracking,
-        blocks: held.map_or(0, |held| held.keys.total_blocks()),
+        blocks: prompts.blocks_on(worker),
         overlap,
         load: &view,
     });
@@ -120,11 +134,11 @@ fn pick_one(
     pipeline: &Pipeline,
     leader: &Member,
     candidates: &[Candidate],
-    (subject, prompts): (&Subject, &Prompts),
+    prompts: &Prompts,
 ) -> Option<(Choice, bool)> {
     let profile = &leader.worker.set.profile;
     let mut state = pipeline.pickers.get(&profile.name)?.lock();
-    let replicate = prompts.on(leader, subject.model.as_deref()).and_then(|held| {
+    let replicate = prompts.on(&leader.worker).and_then(|held| {
         let window = state.hot.entry(leader.worker.model_name.clone()).or_default();
         let hot = window.observe(&held.keys, profile.picker.replication_threshold_pct);
         replica(&profile.picker, &profile.predictor, candidates, hot)

@@ -4,6 +4,7 @@
 //! time makes the pick poorer, and the `Decision` says so.
 
 mod choose;
+mod decode;
 mod incoming;
 mod metrics;
 mod mock;
@@ -12,7 +13,11 @@ mod sticky;
 mod subject;
 mod tokens;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use rand::{SeedableRng, rngs::StdRng};
@@ -21,7 +26,7 @@ use tokio::time::Instant;
 use crate::{
     cache::CacheIndex,
     config::Config,
-    fleet::{Member, Registry},
+    fleet::{Member, Registry, Snapshot},
     load::LoadTable,
     observe::Metrics,
     prompt::Tokenizers,
@@ -32,6 +37,7 @@ use crate::{
 pub use incoming::{Incoming, IncomingBody};
 pub use placement::Placement;
 
+use decode::Decoding;
 use metrics::PipelineMetrics;
 use sticky::StickyMap;
 use subject::Subject;
@@ -52,9 +58,11 @@ pub struct Rooms {
 pub struct Pipeline {
     rooms: Rooms,
     deadline: Duration,
-    body_cap: usize,
+    decoding: Decoding,
     mock: bool,
     pickers: HashMap<String, Mutex<PickerState>>,
+    /// Which engine of a group is asked to render next.
+    turn: AtomicUsize,
     sticky: Arc<StickyMap>,
     metrics: Arc<PipelineMetrics>,
 }
@@ -75,13 +83,14 @@ impl Pipeline {
         Self {
             rooms,
             deadline: config.ext_proc.deadline,
-            body_cap: config.body.request_bytes,
+            decoding: Decoding::new(config.body),
             mock: config.mock_mode,
             pickers: config
                 .profiles
                 .iter()
                 .map(|p| (p.name.clone(), Mutex::new(state(p.picker.seed))))
                 .collect(),
+            turn: AtomicUsize::new(0),
             sticky: Arc::default(),
             metrics: Arc::new(PipelineMetrics::new(metrics)),
         }
@@ -100,7 +109,7 @@ impl Pipeline {
     }
 
     async fn run(&self, incoming: &Incoming, deadline: Instant) -> Result<Placement, Rejection> {
-        let mut subject = subject::read(incoming, self.body_cap).await?;
+        let mut subject = subject::read(incoming, &self.decoding, deadline).await?;
         let field = self.field(incoming, &mut subject)?;
         if self.mock {
             return mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker);
@@ -112,27 +121,18 @@ impl Pipeline {
     /// The workers that may serve it, before its length is known.
     fn field(&self, incoming: &Incoming, subject: &mut Subject) -> Result<Field, Rejection> {
         let fleet = self.rooms.registry.snapshot();
+        let subset = incoming.subset.as_deref();
+        let of = |model: Option<&str>| Field::of(&fleet, Demand { model, subset, prompt_tokens: None });
+        let mut field = of(subject.model.as_deref());
         if let Some(model) = &subject.model
-            && !fleet.is_empty()
-            && !fleet.values().any(|m| m.serves(model).is_some())
+            && field.is_of_other_models()
         {
             // Without policies a pool's published model names are not ours to know: any worker may have it.
             if incoming.pool.is_none() && subject.must_name_a_served_model() {
                 return Err(unknown_model(model));
             }
             subject.model = None;
-        }
-        let demand = Demand {
-            model: subject.model.as_deref(),
-            subset: incoming.subset.as_deref(),
-            prompt_tokens: None,
-        };
-        let mut field = Field::default();
-        for member in fleet.values() {
-            match eligible(member, demand) {
-                Ok(()) => field.members.push(member.clone()),
-                Err(reason) => field.remove(member, reason),
-            }
+            field = of(None);
         }
         self.stick(subject, &mut field);
         if field.members.is_empty() { Err(no_worker()) } else { Ok(field) }
@@ -144,7 +144,7 @@ impl Pipeline {
         let owner = self.sticky.get(id);
         match field.members.iter().position(|m| Some(m.worker.id) == owner) {
             Some(at) => field.members = vec![field.members.swap_remove(at)],
-            None => subject.degraded.push(Degradation::StickyMiss),
+            None => subject.lacks(Degradation::StickyMiss),
         }
     }
 }
@@ -157,6 +157,23 @@ struct Field {
 }
 
 impl Field {
+    fn of(fleet: &Snapshot, demand: Demand<'_>) -> Self {
+        let mut field = Self::default();
+        for member in fleet.values() {
+            match eligible(member, demand) {
+                Ok(()) => field.members.push(member.clone()),
+                Err(reason) => field.remove(member, reason),
+            }
+        }
+        field
+    }
+
+    /// There are workers, and none of them serves the model.
+    fn is_of_other_models(&self) -> bool {
+        let other = |removed: &Removed| removed.reason == RemovedReason::OtherModel;
+        self.members.is_empty() && !self.removed.is_empty() && self.removed.iter().all(other)
+    }
+
     fn remove(&mut self, member: &Member, reason: RemovedReason) {
         self.removed.push(Removed { worker: member.worker.name.clone(), reason });
     }

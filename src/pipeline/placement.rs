@@ -30,6 +30,8 @@ struct Live {
     sticky: Arc<StickyMap>,
     metrics: Arc<PipelineMetrics>,
     decided_at: Instant,
+    /// Nobody probes a worker back into service: how requests end is not held against it.
+    mock: bool,
 }
 
 impl Placement {
@@ -45,6 +47,7 @@ impl Placement {
             sticky: pipeline.sticky.clone(),
             metrics: pipeline.metrics.clone(),
             decided_at: Instant::now(),
+            mock: pipeline.mock,
         };
         Self { decision: Arc::new(decision), live: Some(live) }
     }
@@ -99,7 +102,7 @@ impl Placement {
 
 impl Live {
     fn record(&self, failed: bool) {
-        if self.member.status.record(failed) {
+        if !self.mock && self.member.status.record(failed) {
             let worker = &*self.member.worker.name;
             tracing::warn!(worker, "worker keeps failing: no traffic until a probe succeeds");
         }

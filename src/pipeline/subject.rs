@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
-    prompt::{DecodeError, ParsedRequest, decoded, model_named, parse},
-    types::{Api, Degradation, ErrorKind, Rejection, RequestKind},
+    prompt::{ParsedRequest, named_model, parse},
+    types::{Degradation, ErrorKind, Rejection, RequestKind, is_json},
 };
 
-use super::{Incoming, IncomingBody};
+use super::{
+    Incoming, IncomingBody,
+    decode::{Decoded, Decoding, Undecoded},
+};
 
 /// Bodies above this are parsed off the async threads.
 const PARSE_INLINE: usize = 64 * 1024;
@@ -27,6 +31,8 @@ pub(super) struct Subject {
     pub made_before: Option<Arc<str>>,
     /// What is not known of it.
     pub degraded: Vec<Degradation>,
+    /// The room that its decoded body takes.
+    _held: Option<OwnedSemaphorePermit>,
 }
 
 impl Subject {
@@ -34,105 +40,100 @@ impl Subject {
         Self { degraded: vec![why], ..Self::default() }
     }
 
-    /// An inference call whose model nobody serves is answered 404.
+    /// An inference call whose model nobody serves is answered 404; of other calls the engines know better.
     pub(super) fn must_name_a_served_model(&self) -> bool {
         self.parsed.is_some() || self.made_before.is_some()
+    }
+
+    /// Notes what is not known, once.
+    pub(super) fn lacks(&mut self, why: Degradation) {
+        if !self.degraded.contains(&why) {
+            self.degraded.push(why);
+        }
     }
 }
 
 /// Reads a request.
 ///
 /// # Errors
-/// A body that is not what its path and content type say.
-pub(super) async fn read(incoming: &Incoming, cap: usize) -> Result<Subject, Rejection> {
+/// A body that is not what its path and content type say, or that there is no room to decode.
+pub(super) async fn read(
+    incoming: &Incoming,
+    decoding: &Decoding,
+    deadline: Instant,
+) -> Result<Subject, Rejection> {
+    let content_type = incoming.content_type.as_deref().filter(|value| !value.trim().is_empty());
     let api = match &incoming.kind {
-        RequestKind::Inference(api) => *api,
+        // An inference call that does not say what it sends is taken for JSON.
+        RequestKind::Inference(api) if content_type.is_none_or(is_json) => *api,
         RequestKind::StoredResponse(id) => {
             return Ok(Subject { made_before: Some(id.as_str().into()), ..Subject::default() });
         }
-        RequestKind::Other => {
-            let model = other_model(incoming, cap).await;
-            return Ok(Subject { model, ..Subject::load_only(Degradation::NotInference) });
+        RequestKind::Other if content_type.is_some_and(is_json) => {
+            return Ok(other_call(incoming, decoding, deadline).await);
+        }
+        RequestKind::Inference(_) | RequestKind::Other => {
+            return Ok(Subject::load_only(Degradation::NotInference));
         }
     };
     let body = match &incoming.body {
-        _ if !is_json(incoming.content_type.as_deref()) => {
-            return Ok(Subject::load_only(Degradation::NotInference));
-        }
         IncomingBody::Unseen => return Ok(Subject::load_only(Degradation::BodyUnseen)),
         IncomingBody::Empty => Bytes::new(),
         IncomingBody::Full(body) => body.clone(),
     };
-    let body = match decoded(incoming.content_encoding.as_deref(), body, cap).await {
-        Ok(body) => body,
-        Err(DecodeError::UnknownEncoding) => return Ok(Subject::load_only(Degradation::UnknownEncoding)),
-        Err(DecodeError::Corrupt) => {
-            return Err(Rejection::new(
-                ErrorKind::BadRequest,
-                "The body does not decode as its content-encoding says.",
-            ));
-        }
-        Err(DecodeError::TooLarge) => {
-            return Err(Rejection::new(ErrorKind::BodyTooLarge, "The decoded body is too large."));
-        }
+    let decoded = decoding.run(incoming.content_encoding.as_deref(), body, deadline).await;
+    let Decoded { body, held } = match decoded {
+        Ok(decoded) => decoded,
+        Err(Undecoded::Unknown) => return Ok(Subject::load_only(Degradation::UnknownEncoding)),
+        Err(Undecoded::Rejected(rejection)) => return Err(rejection),
     };
-    let parsed = parse_off_thread(api, body).await?;
+    let parsed = off_thread(body, move |body| parse(api, body))
+        .await
+        .unwrap_or_else(|| Err(Rejection::new(ErrorKind::Internal, "The request could not be read.")))?;
     let mut subject = Subject {
         model: parsed.model.clone(),
         stream: parsed.stream,
         made_before: parsed.previous_response_id.clone(),
+        _held: held,
         ..Subject::default()
     };
-    if subject.made_before.is_none() {
-        subject.parsed = Some(Arc::new(parsed));
-    }
     if incoming.pool.is_some() {
         // Pools are a matter of policies, which are off: the documented behaviour is a pick on load alone.
-        subject.parsed = None;
-        subject.degraded.push(Degradation::PoolUnknown);
+        subject.lacks(Degradation::PoolUnknown);
+    } else if subject.made_before.is_none() {
+        subject.parsed = Some(Arc::new(parsed));
     }
     Ok(subject)
 }
 
-/// The model that a JSON body of another call names: only who serves it can answer. What can't be read is the
-/// engine's to refuse.
-async fn other_model(incoming: &Incoming, cap: usize) -> Option<Arc<str>> {
-    let IncomingBody::Full(body) = &incoming.body else { return None };
-    if !is_json(incoming.content_type.as_deref()) {
-        return None;
+/// A call that we know nothing of but that it is JSON: where it names a model, only who serves it will do. What is
+/// wrong with it the engine says.
+async fn other_call(incoming: &Incoming, decoding: &Decoding, deadline: Instant) -> Subject {
+    let mut subject = Subject::load_only(Degradation::NotInference);
+    if let IncomingBody::Full(body) = &incoming.body
+        && let Ok(decoded) = decoding.run(incoming.content_encoding.as_deref(), body.clone(), deadline).await
+    {
+        subject.model = off_thread(decoded.body, |body| named_model(body)).await.flatten();
     }
-    let body = decoded(incoming.content_encoding.as_deref(), body.clone(), cap).await.ok()?;
-    if body.len() <= PARSE_INLINE {
-        return model_named(&body);
-    }
-    tokio::task::spawn_blocking(move || model_named(&body)).await.ok()?
+    subject
 }
 
-async fn parse_off_thread(api: Api, body: Bytes) -> Result<ParsedRequest, Rejection> {
+/// Reads a body, a large one off the async threads. `None` when that panicked.
+async fn off_thread<T: Send + 'static>(
+    body: Bytes,
+    read: impl FnOnce(&Bytes) -> T + Send + 'static,
+) -> Option<T> {
     if body.len() <= PARSE_INLINE {
-        return parse(api, &body);
+        return Some(read(&body));
     }
-    match tokio::task::spawn_blocking(move || parse(api, &body)).await {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            tracing::error!(%error, "parsing a body panicked");
-            Err(Rejection::new(ErrorKind::Internal, "The request could not be read."))
-        }
-    }
-}
-
-/// JSON by content type; an inference path without a content type is taken for JSON.
-fn is_json(content_type: Option<&str>) -> bool {
-    let Some(value) = content_type else { return true };
-    let essence = value.split(';').next().unwrap_or(value).trim().to_ascii_lowercase();
-    essence.is_empty()
-        || essence == "application/json"
-        || essence.ends_with("+json")
-        || essence == "text/json"
+    let done = tokio::task::spawn_blocking(move || read(&body)).await;
+    done.inspect_err(|error| tracing::error!(%error, "reading a body panicked")).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn embeddings(content_type: Option<&str>, body: &'static str) -> Incoming {
@@ -158,7 +159,9 @@ mod tests {
             (Some("text/plain"), r#"{"model":"e"}"#, None),
         ];
         for (content_type, body, model) in table {
-            let subject = read(&embeddings(content_type, body), 1024).await.unwrap();
+            let deadline = Instant::now() + Duration::from_secs(5);
+            let decoding = Decoding::new(crate::config::BodyLimits::default());
+            let subject = read(&embeddings(content_type, body), &decoding, deadline).await.unwrap();
             assert_eq!(subject.model.as_deref(), model, "{body}");
             assert_eq!(subject.degraded, [Degradation::NotInference]);
             assert!(!subject.must_name_a_served_model());

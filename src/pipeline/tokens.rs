@@ -1,11 +1,8 @@
 //! The prompt as each candidate's model sees it: once per (model, profile), under the deadline.
 
 use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, atomic::Ordering},
 };
 
 use futures::future::join_all;
@@ -13,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     cache::block_keys,
-    fleet::Member,
+    fleet::{Member, Worker},
     prompt::TokenizeTarget,
     types::{BlockKeys, Degradation, Overlap, PromptTokens, WorkerId},
 };
@@ -21,12 +18,12 @@ use crate::{
 use super::{Pipeline, Subject};
 
 /// Workers of one group see the same tokens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct GroupKey {
-    profile: String,
-    model: Arc<str>,
-    lora: Option<Arc<str>>,
-    render_url: Option<String>,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKey<'a> {
+    profile: &'a str,
+    model: &'a str,
+    adapter: Option<Arc<str>>,
+    render_url: Option<&'a str>,
 }
 
 /// The prompt's keys at one block size, and who holds how much of them.
@@ -38,13 +35,40 @@ pub(super) struct Held {
 /// The prompt, ready to be predicted. Empty for a pick on load alone.
 #[derive(Default)]
 pub(super) struct Prompts {
-    groups: HashMap<(GroupKey, u32), Held>,
+    held: Vec<Held>,
+    /// Where in `held` a worker's is.
+    on: HashMap<WorkerId, usize>,
 }
 
 impl Prompts {
     /// What is known of the prompt on that worker.
-    pub(super) fn on(&self, member: &Member, model: Option<&str>) -> Option<&Held> {
-        self.groups.get(&(group_of(member, model), member.worker.set.kv_block_size))
+    pub(super) fn on(&self, worker: &Worker) -> Option<&Held> {
+        self.on.get(&worker.id).and_then(|at| self.held.get(*at))
+    }
+
+    /// Blocks that the prompt takes up on a worker. Where it was not tokenized for the worker's model but for
+    /// another's, as many as there: not to know a prompt must not make it look free.
+    pub(super) fn blocks_on(&self, worker: &Worker) -> usize {
+        if let Some(held) = self.on(worker) {
+            return held.keys.total_blocks();
+        }
+        let tokens = self.held.iter().map(|held| held.keys.tokens).max().unwrap_or(0);
+        tokens.div_ceil(worker.set.kv_block_size.max(1) as usize)
+    }
+
+    fn insert(&mut self, pipeline: &Pipeline, (members, tokens): (&[&Arc<Member>], &PromptTokens)) {
+        let first = self.held.len();
+        for worker in members.iter().map(|member| &member.worker) {
+            let size = worker.set.kv_block_size;
+            let known = self.held[first..].iter().position(|held| held.keys.block_size == size);
+            let at = known.map_or(self.held.len(), |at| first + at);
+            if at == self.held.len() {
+                let keys = Arc::new(block_keys(tokens, size));
+                let overlap = pipeline.rooms.index.overlap(&keys);
+                self.held.push(Held { keys, overlap });
+            }
+            self.on.insert(worker.id, at);
+        }
     }
 }
 
@@ -58,92 +82,64 @@ pub(super) async fn prepare(
     let (Some(parsed), Some(model)) = (subject.parsed.clone(), subject.model.clone()) else {
         return Prompts::default();
     };
-    let mut groups: HashMap<GroupKey, Vec<&Arc<Member>>> = HashMap::new();
+    // In order, so that equal requests are told alike.
+    let mut groups: BTreeMap<GroupKey<'_>, Vec<&Arc<Member>>> = BTreeMap::new();
     for member in members {
-        groups.entry(group_of(member, Some(&model))).or_default().push(member);
+        groups.entry(group_of(member, &model)).or_default().push(member);
     }
+    let turn = pipeline.turn.fetch_add(1, Ordering::Relaxed);
     let work = groups.into_iter().map(|(key, members)| {
         let parsed = &parsed;
         async move {
-            let target = target(&key, &members);
+            let target = target(&key, &members, turn);
             let tokens = timeout_at(deadline, pipeline.rooms.tokenizers.tokenize(parsed, &target)).await;
-            (key, members, tokens)
+            (members, tokens)
         }
     });
     let mut prompts = Prompts::default();
-    for (key, members, tokens) in join_all(work).await {
-        let why = match tokens {
+    for (members, tokens) in join_all(work).await {
+        match tokens {
             Ok(Ok(tokens)) => {
-                note_unknown_salt(subject, &tokens);
-                prompts.insert(pipeline, &key, (&members, &tokens));
-                continue;
+                if tokens.credit_until.is_some_and(|until| until < tokens.ids.len()) {
+                    subject.lacks(Degradation::UnknownSalt);
+                }
+                prompts.insert(pipeline, (&members, &tokens));
             }
             Ok(Err(error)) => {
-                tracing::debug!(%error, model = %key.model, "a prompt was not tokenized");
-                Degradation::TokenizeFailed
+                tracing::debug!(%error, %model, "a prompt was not tokenized");
+                subject.lacks(Degradation::TokenizeFailed);
             }
-            Err(_) => Degradation::Deadline,
-        };
-        if !subject.degraded.contains(&why) {
-            subject.degraded.push(why);
+            Err(_) => subject.lacks(Degradation::Deadline),
         }
     }
     prompts
 }
 
-impl Prompts {
-    fn insert(
-        &mut self,
-        pipeline: &Pipeline,
-        key: &GroupKey,
-        (members, tokens): (&[&Arc<Member>], &PromptTokens),
-    ) {
-        for member in members {
-            let size = member.worker.set.kv_block_size;
-            self.groups.entry((key.clone(), size)).or_insert_with(|| {
-                let keys = Arc::new(block_keys(tokens, size));
-                let overlap = pipeline.rooms.index.overlap(&keys);
-                Held { keys, overlap }
-            });
-        }
-    }
-}
-
-fn note_unknown_salt(subject: &mut Subject, tokens: &PromptTokens) {
-    if tokens.credit_until.is_some_and(|until| until < tokens.ids.len())
-        && !subject.degraded.contains(&Degradation::UnknownSalt)
-    {
-        subject.degraded.push(Degradation::UnknownSalt);
-    }
-}
-
-fn group_of(member: &Member, model: Option<&str>) -> GroupKey {
+fn group_of<'a>(member: &'a Member, model: &str) -> GroupKey<'a> {
     let set = &member.worker.set;
-    let card = model.and_then(|model| member.serves(model));
     GroupKey {
-        profile: set.profile.name.clone(),
-        model: member.worker.model_name.clone(),
-        lora: card.filter(|card| card.parent.is_some()).map(|card| card.id),
-        render_url: set.render_url.clone(),
+        profile: &set.profile.name,
+        model: &member.worker.model_name,
+        adapter: member.serves(model).and_then(|served| served.adapter),
+        render_url: set.render_url.as_deref(),
     }
 }
 
 /// Engines of a group answer renders in turn; one that does not even answer its scrapes is left out while
 /// another does, or it would hold up its share of all requests until their deadline.
-fn target(key: &GroupKey, members: &[&Arc<Member>]) -> TokenizeTarget {
-    static TURN: AtomicUsize = AtomicUsize::new(0);
+fn target(key: &GroupKey<'_>, members: &[&Arc<Member>], turn: usize) -> TokenizeTarget {
     let answers = |m: &&&Arc<Member>| m.status.missed_scrapes.load(Ordering::Relaxed) == 0;
     let urls = |answering: bool| -> Vec<&String> {
         let asked = members.iter().filter(|m| !answering || answers(m));
         asked.filter_map(|m| m.worker.http_url.as_ref()).collect()
     };
     let urls = Some(urls(true)).filter(|urls| !urls.is_empty()).unwrap_or_else(|| urls(false));
-    let turn = TURN.fetch_add(1, Ordering::Relaxed);
+    let first = &members[0].worker;
     TokenizeTarget {
-        mode: members[0].worker.set.profile.tokenize_mode,
-        model: key.model.clone(),
-        lora_name: key.lora.clone(),
+        mode: first.set.profile.tokenize_mode,
+        model: first.model_name.clone(),
+        lora_name: key.adapter.clone(),
         http_url: (!urls.is_empty()).then(|| urls[turn % urls.len()].clone()),
-        render_url: key.render_url.clone(),
+        render_url: key.render_url.map(str::to_owned),
     }
 }

@@ -13,5 +13,5 @@ mod tokenize;
 
 pub use body::{Body, BodyBudget};
 pub use encoding::{DecodeError, decoded};
-pub use request::{ParsedRequest, Prompts, model_named, parse};
+pub use request::{ParsedRequest, Prompts, named_model, parse};
 pub use tokenize::{LocalModel, TokenizeError, TokenizeTarget, Tokenizers, http_client};

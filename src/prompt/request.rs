@@ -74,10 +74,10 @@ pub fn parse(api: Api, body: &Bytes) -> Result<ParsedRequest, Rejection> {
     Ok(request)
 }
 
-/// The model that a body names which is no request to an inference API that we parse (embeddings, scores, ...);
-/// `None` when it names none, or is no JSON object.
-pub fn model_named(body: &[u8]) -> Option<Arc<str>> {
-    Fields::read(body).ok()?.lenient::<String>("model").filter(|model| !model.is_empty()).map(Arc::from)
+/// The model that any JSON body names, for calls whose prompt is not looked at; `None` where it names none.
+pub fn named_model(body: &[u8]) -> Option<Arc<str>> {
+    let model: String = Fields::read(body).ok()?.lenient("model")?;
+    Some(model).filter(|model| !model.is_empty()).map(Arc::from)
 }
 
 impl ParsedRequest {
@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn any_json_may_name_a_model() {
-        assert_eq!(model_named(br#"{"input":["a"],"model":"e"}"#).as_deref(), Some("e"));
+        assert_eq!(named_model(br#"{"input":["a"],"model":"e"}"#).as_deref(), Some("e"));
         for none in ["", "[]", "{\"model\":", "{\"model\":\"\"}", "{\"model\":5}", "{}"] {
-            assert_eq!(model_named(none.as_bytes()), None, "{none}");
+            assert_eq!(named_model(none.as_bytes()), None, "{none}");
         }
     }
 
@@ -239,6 +239,14 @@ mod tests {
         assert_eq!(prompts("[ [1],[2,3]]").unwrap(), ids(&[&[1], &[2, 3]]));
         for wrong in ["1", "{}", "[]", "[-1]", "[1.5]", "[\"a\",1]", "[1,\"a\"]", "[4294967296]", "[null]"] {
             assert!(prompts(wrong).unwrap_err().message.contains("prompt"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn any_body_may_name_a_model() {
+        assert_eq!(named_model(br#"{"input":"x","model":"t"}"#).as_deref(), Some("t"));
+        for none in ["", "[]", "{}", r#"{"model":7}"#, r#"{"model":""}"#, r#"{"model":"t""#] {
+            assert_eq!(named_model(none.as_bytes()), None, "{none}");
         }
     }
 

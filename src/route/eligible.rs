@@ -20,8 +20,8 @@ pub struct Demand<'a> {
 /// # Errors
 /// The first reason why not.
 pub fn eligible(member: &Member, demand: Demand<'_>) -> Result<(), RemovedReason> {
-    let card = demand.model.map(|model| member.serves(model));
-    if matches!(card, Some(None)) {
+    let served = demand.model.map(|model| member.serves(model));
+    if matches!(served, Some(None)) {
         return Err(RemovedReason::OtherModel);
     }
     if demand.subset.is_some_and(|subset| !subset.iter().any(|e| **e == *member.worker.endpoint)) {
@@ -39,7 +39,7 @@ pub fn eligible(member: &Member, demand: Demand<'_>) -> Result<(), RemovedReason
     if member.status.failing() {
         return Err(RemovedReason::Failing);
     }
-    let longest = card.flatten().and_then(|card| card.max_model_len);
+    let longest = served.flatten().and_then(|served| served.max_model_len);
     // The engine needs room for one token of output.
     if demand.prompt_tokens.zip(longest).is_some_and(|(tokens, longest)| tokens >= longest) {
         return Err(RemovedReason::PromptTooLong);

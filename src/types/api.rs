@@ -55,9 +55,33 @@ impl RequestKind {
     }
 }
 
+/// Whether a `content-type` says JSON; its parameters and case do not matter.
+pub fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or(content_type).trim().to_ascii_lowercase();
+    matches!(essence.as_str(), "application/json" | "text/json") || essence.ends_with("+json")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_known_by_its_type() {
+        for yes in
+            ["application/json", "Application/JSON; charset=utf-8", "text/json", "application/vnd.api+json"]
+        {
+            assert!(is_json(yes), "{yes}");
+        }
+        for no in [
+            "",
+            "text/plain",
+            "multipart/form-data; boundary=json",
+            "application/jsonl",
+            "text/plain; a=+json",
+        ] {
+            assert!(!is_json(no), "{no}");
+        }
+    }
 
     #[test]
     fn kinds_follow_method_and_path() {

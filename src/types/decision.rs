@@ -99,6 +99,8 @@ pub enum RemovedReason {
     NotInSubset,
     /// It keeps failing.
     Failing,
+    /// It left the fleet, or is another one now, while the request was being read.
+    Gone,
 }
 
 /// A worker that was no candidate, and why.

@@ -9,7 +9,7 @@ mod prediction;
 mod prompt;
 mod usage;
 
-pub use api::{Api, RequestKind};
+pub use api::{Api, RequestKind, is_json};
 pub use decision::{Candidate, Decision, Degradation, Overlap, Removed, RemovedReason};
 pub use error::{ErrorKind, ErrorShape, Rejection};
 pub use ids::{Rank, WorkerId};

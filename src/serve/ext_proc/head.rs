@@ -10,7 +10,7 @@ use super::{headers::Headers, metadata, names};
 use crate::{
     config::ExtProcConfig,
     pipeline::{Incoming, IncomingBody},
-    types::{Api, ErrorShape, RequestKind},
+    types::{Api, ErrorShape, RequestKind, is_json},
 };
 
 /// The head of a request.
@@ -74,11 +74,12 @@ impl Head {
     /// Whether the decision depends on the body: an inference call, or anything that says it is JSON (and may
     /// name a model). Everything else is decided at once, and its body flows by unbuffered.
     pub fn needs_body(&self) -> bool {
-        let json = |content_type: &String| {
-            let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            essence == "application/json" || essence.ends_with("+json")
-        };
-        matches!(self.kind, RequestKind::Inference(_)) || self.content_type.as_ref().is_some_and(json)
+        let content_type = self.content_type.as_deref().filter(|value| !value.trim().is_empty());
+        match self.kind {
+            RequestKind::Inference(_) => content_type.is_none_or(is_json),
+            RequestKind::Other => content_type.is_some_and(is_json),
+            RequestKind::StoredResponse(_) => false,
+        }
     }
 
     /// The request as the pipeline takes it.

@@ -97,7 +97,9 @@ fn bodies_matter_to_inference_and_json() {
         let sent = headers(&[(":method", "POST"), (":path", path), ("content-type", content_type)]);
         parse(&sent, None, false).needs_body()
     };
-    assert!(needs("/v1/completions", "text/plain"));
+    assert!(needs("/v1/completions", "application/json") && needs("/v1/completions", ""));
+    assert!(!needs("/v1/completions", "text/plain"));
+    assert!(!needs("/v1/responses/resp_1/cancel", "application/json"));
     assert!(needs("/v1/embeddings", "Application/JSON; charset=utf-8"));
     assert!(needs("/v1/other", "application/vnd.api+json"));
     assert!(!needs("/v1/audio/transcriptions", "multipart/form-data; boundary=x"));
