@@ -1,0 +1,10 @@
+//! The pipeline with a real index, load table and tokenizers over a fleet made up by the test.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod choice;
+mod equal;
+mod outcome;
+mod refusal;
+mod site;
+mod tokens;
