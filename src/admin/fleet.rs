@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     config::Topology,
     fleet::{KvState, Member},
+    load::LoadView,
     types::{Degradation, WorkerId},
 };
 
@@ -54,12 +55,17 @@ struct Blocks {
 
 pub(super) fn snapshot(admin: &Admin) -> FleetView {
     let fleet = admin.registry.snapshot();
-    FleetView { workers: fleet.values().map(|member| worker(admin, member)).collect() }
+    // All at one instant, and no longer under the lock of picks than that takes.
+    let loads: Vec<LoadView> = {
+        let load = admin.load.lock();
+        fleet.keys().map(|id| load.view(*id)).collect()
+    };
+    let workers = fleet.values().zip(loads).map(|(member, view)| worker(admin, member, view));
+    FleetView { workers: workers.collect() }
 }
 
-fn worker(admin: &Admin, member: &Member) -> WorkerView {
+fn worker(admin: &Admin, member: &Member, view: LoadView) -> WorkerView {
     let (worker, status) = (&member.worker, &member.status);
-    let view = admin.load.lock().view(worker.id);
     let blocks = admin.index.blocks(worker.id);
     let kv_events = KvState::clone(&status.kv.load());
     let engine = status.models.load().as_ref().and_then(|cards| cards.first().map(|c| c.owned_by.clone()));

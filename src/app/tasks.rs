@@ -71,7 +71,6 @@ impl App {
             models: ModelsPoller::new(self.client.clone(), self.config.models_refresh, &self.metrics),
             kv_metrics: KvMetrics::new(&self.metrics),
             replay_timeout: self.config.replay_timeout,
-            warmup: self.config.tokenize.warmup,
         };
         tasks.spawn(async move { ("workers", workers.run().await) });
     }

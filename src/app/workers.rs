@@ -3,10 +3,11 @@
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::{
     cache::CacheIndex,
+    config::TokenizeMode,
     fleet::{FleetEvent, Member, Registry, Snapshot, diff},
     ingest::{
         kv::{self, KvMetrics},
@@ -27,7 +28,6 @@ pub(super) struct WorkerTasks {
     pub scraper: Scraper,
     pub models: ModelsPoller,
     pub replay_timeout: Duration,
-    pub warmup: bool,
 }
 
 impl WorkerTasks {
@@ -44,7 +44,10 @@ impl WorkerTasks {
             let now = self.registry.snapshot();
             for event in diff(&known, &now) {
                 match event {
-                    FleetEvent::Removed(member) => self.stop(&member, handles.remove(&member.generation)),
+                    FleetEvent::Removed(member) => {
+                        let own = handles.remove(&member.generation).unwrap_or_default();
+                        self.stop(&member, &own, &mut tasks).await?;
+                    }
                     FleetEvent::Added(member) => {
                         handles.insert(member.generation, self.start(&member, &mut tasks));
                     }
@@ -53,11 +56,7 @@ impl WorkerTasks {
             known = now;
             tokio::select! {
                 changed = changes.changed() => changed.context("the registry is gone")?,
-                Some(ended) = tasks.join_next() => match ended {
-                    Err(error) if error.is_panic() => return Err(anyhow!(error).context("a worker's task panicked")),
-                    // Cancelled with its worker, or nothing to do for it (no endpoint, evicted).
-                    _ => {}
-                },
+                Some(ended) = tasks.join_next() => unless_panicked(ended)?,
             }
         }
     }
@@ -79,17 +78,100 @@ impl WorkerTasks {
                 models.run(polled).await;
             }),
         ];
-        if self.warmup {
+        if worker.set.profile.tokenize_mode != TokenizeMode::Render {
             let (tokenizers, model) = (self.tokenizers.clone(), worker.model_name.clone());
             handles.push(tasks.spawn(async move { tokenizers.warm(&model).await }));
         }
         handles
     }
 
-    fn stop(&self, member: &Member, handles: Option<Vec<AbortHandle>>) {
+    /// Ends a worker's tasks, then forgets what they wrote. An aborted task runs on to its next await: only when
+    /// all have ended can none write under an id that may belong to the next worker by then.
+    async fn stop(
+        &self,
+        member: &Member,
+        own: &[AbortHandle],
+        tasks: &mut JoinSet<()>,
+    ) -> anyhow::Result<()> {
         tracing::info!(worker = %member.worker.name, "worker left");
-        handles.into_iter().flatten().for_each(|handle| handle.abort());
+        own.iter().for_each(AbortHandle::abort);
+        while !own.iter().all(AbortHandle::is_finished) {
+            let Some(ended) = tasks.join_next().await else { break };
+            unless_panicked(ended)?;
+        }
         self.index.remove_worker(member.worker.id);
         self.load.forget(member.worker.id);
+        Ok(())
+    }
+}
+
+/// A task that was cancelled with its worker, or had nothing to do for it (no endpoint, evicted), is fine.
+fn unless_panicked(ended: Result<(), JoinError>) -> anyhow::Result<()> {
+    match ended {
+        Err(error) if error.is_panic() => Err(anyhow!(error).context("a worker's task panicked")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{Profile, TokenizeConfig, Topology},
+        fleet::{Worker, WorkerSet},
+        load::{Freshness, LoadSample},
+        observe::Metrics,
+        prompt::http_client,
+        types::{Rank, WorkerId},
+    };
+
+    fn worker() -> Worker {
+        let set = WorkerSet {
+            name: "s".into(),
+            profile: Arc::new(Profile::default()),
+            kv_block_size: 16,
+            render_url: None,
+        };
+        Worker {
+            id: WorkerId(1),
+            name: "w1".into(),
+            set: Arc::new(set),
+            model_name: "m".into(),
+            zmq_endpoint: None,
+            replay_endpoint: None,
+            metrics_url: None,
+            http_url: None,
+            endpoint: "10.0.0.1:8000".into(),
+            topology: Topology::default(),
+            terminating: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_left_has_no_task_and_no_trace() {
+        let metrics = Metrics::new();
+        let config = TokenizeConfig::default();
+        let client = http_client(&config).unwrap();
+        let (poll, load) = (Duration::from_secs(1), LoadTable::new(Duration::from_secs(1), &metrics));
+        let workers = WorkerTasks {
+            registry: Arc::default(),
+            index: CacheIndex::new(&metrics),
+            tokenizers: Tokenizers::new(config, client.clone(), &metrics),
+            kv_metrics: KvMetrics::new(&metrics),
+            scraper: Scraper::new(client.clone(), load.clone(), (poll, &metrics)),
+            models: ModelsPoller::new(client, poll, &metrics),
+            replay_timeout: poll,
+            load,
+        };
+        workers.registry.replace_set("s", vec![worker()]).unwrap();
+        let member = workers.registry.get(WorkerId(1)).unwrap();
+        let mut tasks = JoinSet::new();
+        let own = workers.start(&member, &mut tasks);
+        let _writer = workers.index.writer(WorkerId(1), Rank(0), 16);
+        workers.load.record_scrape(WorkerId(1), LoadSample::default());
+        assert!(own.iter().any(|handle| !handle.is_finished()));
+        workers.stop(&member, &own, &mut tasks).await.unwrap();
+        assert!(own.iter().all(AbortHandle::is_finished));
+        assert_eq!(workers.load.lock().view(WorkerId(1)).freshness, Freshness::Never);
     }
 }

@@ -3,7 +3,7 @@
 use prometheus::{IntCounter, IntCounterVec};
 
 use super::decode::SkipReason;
-use crate::{cache::Applied, observe::Metrics, types::KvEvent};
+use crate::{cache::Applied, observe::Metrics};
 
 /// How a replay ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,22 +66,14 @@ impl KvMetrics {
     }
 
     /// An event was given to the index.
-    pub fn applied(&self, event: &KvEvent, applied: &Applied) {
-        let reason = match applied {
-            Applied::Stored { .. } | Applied::Removed { .. } | Applied::Cleared => {
-                let kind = match event {
-                    KvEvent::Stored(_) => "stored",
-                    KvEvent::Removed { .. } => "removed",
-                    KvEvent::Cleared => "cleared",
-                };
-                return self.events.with_label_values(&[kind]).inc();
+    pub fn applied(&self, applied: Applied) {
+        let counter = match applied {
+            Applied::Stored { .. } | Applied::Removed { .. } | Applied::Cleared => &self.events,
+            Applied::ParentUnknown | Applied::NoCredit(_) | Applied::BlockSize { .. } | Applied::Fenced => {
+                &self.unapplied
             }
-            Applied::ParentUnknown => "parent_unknown",
-            Applied::NoCredit(_) => "no_credit",
-            Applied::BlockSize { .. } => "block_size",
-            Applied::Fenced => "fenced",
         };
-        self.unapplied.with_label_values(&[reason]).inc();
+        counter.with_label_values(&[applied.label()]).inc();
     }
 
     /// An event could not be read.

@@ -219,7 +219,7 @@ impl Subscriber {
         }
         for event in &batch.events {
             let applied = self.writer.apply(event);
-            self.metrics.applied(event, &applied);
+            self.metrics.applied(applied);
             if let Applied::BlockSize { published } = applied {
                 let configured = self.member.worker.set.kv_block_size;
                 return ControlFlow::Break(Evicted(format!(
