@@ -180,7 +180,6 @@ impl App {
         let parts = Parts {
             decide: deciding(pipeline),
             budget: BodyBudget::new(self.config.body, &self.metrics),
-            limits: self.config.body,
             config: self.config.ext_proc.clone(),
             id_seed: rand::random(),
         };

@@ -56,7 +56,6 @@ fn service(metrics: &Metrics, limits: BodyLimits) -> ExtProc {
     let parts = Parts {
         decide: Arc::new(decide) as Decide,
         budget: BodyBudget::new(limits, metrics),
-        limits,
         config: ExtProcConfig { explain_headers: true, ..ExtProcConfig::default() },
         id_seed: 1,
     };

@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use serde::Serialize;
 
 use crate::{
+    cache::BlockCounts,
     config::Topology,
     fleet::{KvState, Member},
     load::LoadView,
@@ -32,7 +33,7 @@ struct WorkerView {
     terminating: bool,
     failing: bool,
     load: Load,
-    blocks: Blocks,
+    blocks: BlockCounts,
     degraded: Vec<&'static str>,
     topology: Topology,
 }
@@ -45,12 +46,6 @@ struct Load {
     queue: f64,
     running: f64,
     kv_usage: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Blocks {
-    gpu: usize,
-    lower: usize,
 }
 
 pub(super) fn snapshot(admin: &Admin) -> FleetView {
@@ -66,7 +61,6 @@ pub(super) fn snapshot(admin: &Admin) -> FleetView {
 
 fn worker(admin: &Admin, member: &Member, view: LoadView) -> WorkerView {
     let (worker, status) = (&member.worker, &member.status);
-    let blocks = admin.index.blocks(worker.id);
     let kv_events = KvState::clone(&status.kv.load());
     let engine = status.models.load().as_ref().and_then(|cards| cards.first().map(|c| c.owned_by.clone()));
     WorkerView {
@@ -95,7 +89,7 @@ fn worker(admin: &Admin, member: &Member, view: LoadView) -> WorkerView {
             running: view.running,
             kv_usage: view.kv_usage,
         },
-        blocks: Blocks { gpu: blocks.gpu, lower: blocks.lower },
+        blocks: admin.index.blocks(worker.id),
         topology: worker.topology.clone(),
     }
 }

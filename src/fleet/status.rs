@@ -70,7 +70,7 @@ pub struct Status {
     pub models: ArcSwapOption<Vec<ModelCard>>,
     /// Written by `ingest::scrape`: the engine sleeps.
     pub asleep: AtomicBool,
-    /// Written by `serve`: failed responses in a row.
+    /// Written by `pipeline` as requests end, and by the probe of `ingest::scrape`: failed responses in a row.
     pub failures: AtomicU32,
     /// Written by `ingest::scrape`: failed scrapes in a row.
     pub missed_scrapes: AtomicU32,

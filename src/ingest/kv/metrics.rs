@@ -1,9 +1,9 @@
-//! What is counted of KV events.
+//! What is counted of KV events on their way in; what became of each the cache room counts.
 
 use prometheus::{IntCounter, IntCounterVec};
 
 use super::decode::SkipReason;
-use crate::{cache::Applied, observe::Metrics};
+use crate::observe::Metrics;
 
 /// How a replay ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,6 @@ pub struct KvMetrics {
     pub restarts: IntCounter,
     /// Workers evicted for their block size.
     pub evictions: IntCounter,
-    events: IntCounterVec,
-    unapplied: IntCounterVec,
     skipped: IntCounterVec,
     replays: IntCounterVec,
 }
@@ -45,12 +43,6 @@ impl KvMetrics {
             gaps: one("kinference_kv_gaps_total", "Holes found in the numbers of live KV events."),
             restarts: one("kinference_kv_restarts_total", "Engines seen to number KV events anew."),
             evictions: one("kinference_kv_evictions_total", "Workers evicted for their KV block size."),
-            events: metrics.counters("kinference_kv_events_total", "KV events applied.", &["kind"]),
-            unapplied: metrics.counters(
-                "kinference_kv_events_unapplied_total",
-                "KV events that gave nothing.",
-                &["reason"],
-            ),
             skipped: metrics.counters(
                 "kinference_kv_events_skipped_total",
                 "KV events not read.",
@@ -63,17 +55,6 @@ impl KvMetrics {
             own.skipped.with_label_values(&[reason.label()]);
         }
         own
-    }
-
-    /// An event was given to the index.
-    pub fn applied(&self, applied: Applied) {
-        let counter = match applied {
-            Applied::Stored { .. } | Applied::Removed { .. } | Applied::Cleared => &self.events,
-            Applied::ParentUnknown | Applied::NoCredit(_) | Applied::BlockSize { .. } | Applied::Fenced => {
-                &self.unapplied
-            }
-        };
-        counter.with_label_values(&[applied.label()]).inc();
     }
 
     /// An event could not be read.

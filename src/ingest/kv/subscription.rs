@@ -218,9 +218,7 @@ impl Subscriber {
             self.metrics.skipped(skipped.reason);
         }
         for event in &batch.events {
-            let applied = self.writer.apply(event);
-            self.metrics.applied(applied);
-            if let Applied::BlockSize { published } = applied {
+            if let Applied::BlockSize { published } = self.writer.apply(event) {
                 let configured = self.member.worker.set.kv_block_size;
                 return ControlFlow::Break(Evicted(format!(
                     "it publishes KV blocks of {published} tokens, but kv_block_size of its worker set is {configured}"

@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{session::Session, stats::Stats};
 use crate::{
-    config::{BodyLimits, ExtProcConfig},
+    config::ExtProcConfig,
     observe::Metrics,
     pipeline::{Incoming, Pipeline, Placement},
     prompt::BodyBudget,
@@ -43,8 +43,6 @@ pub struct Parts {
     pub decide: Decide,
     /// Where bodies are held.
     pub budget: Arc<BodyBudget>,
-    /// Caps and times of bodies.
-    pub limits: BodyLimits,
     /// `[ext_proc]`
     pub config: ExtProcConfig,
     /// Start of the ids given to requests without one; random, so that restarts and replicas differ.
@@ -55,7 +53,6 @@ pub struct Parts {
 pub struct Shared {
     pub(super) decide: Decide,
     pub(super) budget: Arc<BodyBudget>,
-    pub(super) limits: BodyLimits,
     pub(super) config: ExtProcConfig,
     pub(super) stats: Stats,
     ids: AtomicU64,
@@ -77,17 +74,17 @@ pub struct ExtProc {
 impl ExtProc {
     /// Of these parts.
     pub fn new(parts: Parts, metrics: &Metrics) -> Self {
-        let Parts { decide, budget, limits, config, id_seed } = parts;
+        let Parts { decide, budget, config, id_seed } = parts;
         let ids = AtomicU64::new(id_seed);
         let stats = Stats::new(metrics);
-        Self { shared: Arc::new(Shared { decide, budget, limits, config, stats, ids }) }
+        Self { shared: Arc::new(Shared { decide, budget, config, stats, ids }) }
     }
 
     /// As a gRPC service whose message limit follows the body caps: a collected body comes in one message, and
     /// one that is somewhat too large must still be read to be turned away properly.
     pub fn into_server(self) -> ExternalProcessorServer<Self> {
         const LEAST: usize = 16 * 1024 * 1024;
-        let limit = self.shared.limits.request_bytes.saturating_mul(2).max(LEAST);
+        let limit = self.shared.budget.limits().request_bytes.saturating_mul(2).max(LEAST);
         ExternalProcessorServer::new(self)
             .max_decoding_message_size(limit)
             .max_encoding_message_size(usize::MAX)

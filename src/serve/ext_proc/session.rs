@@ -106,7 +106,7 @@ where
 
     async fn wake(&mut self) -> Woken {
         let wait = self.machine.as_ref().map_or(Wait::None, Machine::wait);
-        let limits = &self.shared.limits;
+        let limits = self.shared.budget.limits();
         let whole = self.began + limits.ttl;
         let late = match wait {
             Wait::None => None,
