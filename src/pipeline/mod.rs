@@ -129,7 +129,7 @@ impl Pipeline {
         {
             // Without policies a pool's published model names are not ours to know: any worker may have it.
             if incoming.pool.is_none() && subject.must_name_a_served_model() {
-                return Err(unknown_model(model));
+                return Err(if is_untold(&fleet) { no_worker() } else { unknown_model(model) });
             }
             subject.model = None;
             field = of(None);
@@ -177,6 +177,13 @@ impl Field {
     fn remove(&mut self, member: &Member, reason: RemovedReason) {
         self.removed.push(Removed { worker: member.worker.name.clone(), reason });
     }
+}
+
+/// No worker has told yet which models it serves, and some will: right after the start an adapter can't be told from a
+/// model that does not exist.
+fn is_untold(fleet: &Snapshot) -> bool {
+    let mut polled = fleet.values().filter(|member| member.worker.http_url.is_some()).peekable();
+    polled.peek().is_some() && polled.all(|member| member.status.models.load().is_none())
 }
 
 fn no_worker() -> Rejection {

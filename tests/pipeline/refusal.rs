@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use kinference::{
-    fleet::ModelCard,
+    fleet::{ModelCard, Worker},
     pipeline::{Incoming, IncomingBody},
     types::{Api, Degradation, ErrorKind, RemovedReason},
 };
 use serde_json::json;
 
-use crate::site::{MODEL, Site, call, chat, picked, profile, prompt};
+use crate::site::{MODEL, Site, call, chat, picked, profile, prompt, worker, worker_set};
 
 fn completion(body: &str) -> Incoming {
     call(Api::Completions, body.to_owned())
@@ -43,6 +43,27 @@ async fn without_an_eligible_worker_it_is_our_fault() {
     (1..=2).for_each(|id| site.fail(id));
     assert_eq!(site.refused(prompt(0..9)).await, ErrorKind::NoWorker);
     assert_eq!(site.refused(completion(r#"{"model":"gone","prompt":"x"}"#)).await, ErrorKind::ModelNotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn until_a_worker_has_told_its_models_an_unknown_one_may_exist() {
+    let p = profile("p", |_| {});
+    let (site, set) = (Site::of(&p, 0), worker_set("s", &p));
+    let polled = |id| Worker { http_url: Some("http://10.0.0.1:8000".into()), ..worker(&set, id) };
+    site.registry.replace_set("s", vec![polled(1), polled(2), worker(&set, 3)]).unwrap();
+    let adapter = r#"{"model":"adapter","prompt":[1,2]}"#;
+    assert_eq!(site.refused(completion(adapter)).await, ErrorKind::NoWorker);
+    let card = |id: &str, parent: Option<&str>| ModelCard {
+        id: id.into(),
+        parent: parent.map(Arc::from),
+        max_model_len: None,
+        owned_by: String::new(),
+    };
+    let told = |id: u64, cards| site.member(id).status.models.store(Some(Arc::new(cards)));
+    told(1, vec![card(MODEL, None)]);
+    assert_eq!(site.refused(completion(adapter)).await, ErrorKind::ModelNotFound);
+    told(2, vec![card(MODEL, None), card("adapter", Some(MODEL))]);
+    assert_eq!(picked(&site.decide(completion(adapter)).await), 2);
 }
 
 #[tokio::test(start_paused = true)]
