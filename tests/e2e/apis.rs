@@ -53,14 +53,15 @@ async fn completions_and_what_is_no_inference() {
 #[tokio::test]
 async fn a_shared_prefix_goes_where_it_is_cached() {
     let Some(stack) = Stack::start().await else { return };
-    let prefix = "the quick brown fox jumps over the lazy dog ".repeat(60);
+    // Its prefill (300 blocks: 1.5 s) outweighs the most that the penalty for a running request can be.
+    let prefix = "the quick brown fox jumps over the lazy dog ".repeat(500);
     let mut cached = Vec::new();
     for i in 0..6 {
         let answer: Value = stack.chat(&format!("{prefix} question {i}")).await.json().await.unwrap();
         cached.push(answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0));
     }
     assert_eq!(cached[0], 0);
-    assert!(cached[1..].iter().all(|c| *c > 300), "{cached:?}");
+    assert!(cached[1..].iter().all(|c| *c > 4000), "{cached:?}");
     let fleet = stack.router.fleet().await;
     let holders = fleet["workers"].as_array().unwrap().iter().filter(|w| w["blocks"]["gpu"] != 0).count();
     assert_eq!(holders, 1, "{fleet:#}");
