@@ -3,13 +3,17 @@
 use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering};
 
 use kinference::{
+    config::Profile,
     fleet::{KvState, ModelCard},
     load::LoadSample,
     pipeline::{Incoming, IncomingBody},
     types::{Degradation, RemovedReason, WorkerId},
 };
 use serde_json::json;
-use tokio::time::{Duration, advance};
+use tokio::{
+    task::JoinSet,
+    time::{Duration, advance},
+};
 
 use crate::site::{BLOCK, MODEL, Site, other, picked, profile, prompt, worker, worker_set};
 
@@ -37,19 +41,48 @@ async fn a_cold_prompt_sticks_to_where_it_is_being_prefilled() {
     assert_eq!((second.primary().overlap.confirmed, second.primary().overlap.expected), (0, 200));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_burst_of_equal_requests_spreads_evenly() {
-    let level = profile("p", |p| {
+/// Every worker is predicted alike, whatever its load: the fewest in flight decide.
+fn level() -> Profile {
+    profile("p", |p| {
         p.picker.top_k_min = 3;
         p.predictor.q_running_penalty_peak_ms = 0.0;
         p.predictor.queue_ms_per_entry = 0.0;
-    });
-    let site = Site::of(&level, 3);
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_equal_requests_spreads_evenly() {
+    let site = Site::of(&level(), 3);
     let mut held = Vec::new();
     for _ in 0..30 {
         held.push(site.place(other()).await);
     }
     assert_eq!([1, 2, 3].map(|id| site.in_flight(id)), [10, 10, 10]);
+    drop(held);
+    assert_eq!([1, 2, 3].map(|id| site.in_flight(id)), [0, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn picks_on_many_threads_see_each_other() {
+    let site = Arc::new(Site::of(&level(), 3));
+    let mut picks = JoinSet::new();
+    for _ in 0..6 {
+        let site = site.clone();
+        picks.spawn(async move {
+            let mut held = Vec::new();
+            for _ in 0..1000 {
+                held.push(site.place(other()).await);
+            }
+            held
+        });
+    }
+    let held: Vec<_> = picks.join_all().await.into_iter().flatten().collect();
+    // Nothing ended meanwhile, so that each pick of a worker saw one request more than the one before it.
+    let mut seen: Vec<_> =
+        held.iter().map(|p| (p.decision.primary().id.0, p.decision.primary().own_in_flight)).collect();
+    seen.sort_unstable();
+    let want: Vec<_> = (1..=3).flat_map(|id| (0..2000).map(move |n| (id, n))).collect();
+    assert!(seen == want, "two picks saw the same load");
     drop(held);
     assert_eq!([1, 2, 3].map(|id| site.in_flight(id)), [0, 0, 0]);
 }
