@@ -135,7 +135,7 @@ impl Site {
     }
 
     fn fail(&self) {
-        while !self.member.status.failing() {
+        while !self.member.failing() {
             self.member.status.record(true);
         }
     }
@@ -213,7 +213,7 @@ async fn failed_scrapes_are_counted_and_forgotten() {
     site.scrape();
     site.until("missed", |s| s.missed() > MISSED_POLLS_TO_FAIL).await;
     site.until_counted("status").await;
-    assert!(!site.member.status.failing(), "its models are not polled: nothing else says that it is gone");
+    assert!(!site.member.failing(), "its models are not polled: nothing else says that it is gone");
     assert_eq!(site.view().freshness, Freshness::Never);
     for (bad, result) in [(Answer::Hang, "timeout"), (Answer::Endless, "too_large")] {
         *site.engine.metrics.lock() = busy(0);
@@ -230,11 +230,11 @@ async fn an_engine_that_goes_away_and_comes_back_is_noticed() {
     site.poll_models();
     site.until("load and models", |s| s.view().queue == 4.0 && s.member.status.models.load().is_some()).await;
     site.server.shutdown().await;
-    site.until("failing", |s| s.member.status.failing()).await;
+    site.until("failing", |s| s.member.failing()).await;
     assert_eq!(site.view().queue, 4.0, "the last value is kept until it is stale");
     let listener = TcpListener::bind(&*site.member.worker.endpoint).await.unwrap();
     site.serve(listener);
-    site.until("in service", |s| !s.member.status.failing()).await;
+    site.until("in service", |s| !s.member.failing()).await;
 }
 
 #[tokio::test]
@@ -253,9 +253,9 @@ async fn failing_responses_are_forgiven_by_a_probe_only() {
     site.fail();
     site.scrape();
     site.until("5 scrapes", |s| s.scrapes() >= 5).await;
-    assert!(site.member.status.failing(), "scrapes alone don't bring it back");
+    assert!(site.member.failing(), "scrapes alone don't bring it back");
     *site.engine.health.lock() = Answer::Status(200);
-    site.until("in service", |s| !s.member.status.failing()).await;
+    site.until("in service", |s| !s.member.failing()).await;
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn without_urls_nothing_is_asked_and_a_failing_worker_gets_another_chance(
     site.scrape();
     site.poll_models();
     site.fail();
-    site.until("in service", |s| !s.member.status.failing()).await;
+    site.until("in service", |s| !s.member.failing()).await;
     assert_eq!(site.view(), LoadView::default());
     assert!(site.member.serves("m").is_some() && site.member.status.models.load().is_none());
 }

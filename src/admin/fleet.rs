@@ -72,7 +72,7 @@ fn worker(admin: &Admin, member: &Member, view: LoadView) -> WorkerView {
         engine,
         asleep: status.asleep.load(Ordering::Relaxed),
         terminating: worker.terminating,
-        failing: status.failing(),
+        failing: member.failing(),
         degraded: view
             .freshness
             .lacks()

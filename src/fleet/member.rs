@@ -1,7 +1,11 @@
 //! A worker in the fleet: its description, its generation, its live status.
 
-use super::{ModelCard, Status, Worker};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use super::{MISSED_POLLS_TO_FAIL, ModelCard, Status, Worker};
 
 /// A worker from the moment it was discovered until it leaves or its description changes.
 #[derive(Debug)]
@@ -38,6 +42,15 @@ impl Member {
             Some(cards) => cards.iter().find(|card| &*card.id == model).map(Served::from),
             None => (&*self.worker.model_name == model).then(Served::default),
         }
+    }
+
+    /// The worker keeps failing: 3 responses in a row, or every poll that it is configured for, for 5 rounds.
+    pub fn failing(&self) -> bool {
+        let missed = |polls: &AtomicU32| polls.load(Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL;
+        let scrapes = self.worker.metrics_url.as_ref().map(|_| missed(&self.status.missed_scrapes));
+        let models = self.worker.http_url.as_ref().map(|_| missed(&self.status.missed_models));
+        let polled = scrapes.is_some() || models.is_some();
+        self.status.needs_probe() || (polled && scrapes.unwrap_or(true) && models.unwrap_or(true))
     }
 
     /// The names of all models served now.

@@ -1,7 +1,7 @@
 //! The fleet's membership: one writer at a time, snapshots for readers, a stream of changes for tasks.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -84,12 +84,15 @@ impl Registry {
         let old = self.snapshot.load_full();
         let mut new: BTreeMap<_, _> =
             old.iter().filter(|(_, m)| &*m.worker.set.name != set).map(|(id, m)| (*id, m.clone())).collect();
+        let mut names: HashMap<Arc<str>, WorkerId> =
+            new.values().map(|m| (m.worker.name.clone(), m.worker.id)).collect();
         for worker in workers {
-            let clash = new.values().find(|m| m.worker.id == worker.id || m.worker.name == worker.name);
-            if let Some(other) = clash {
+            let by_name = names.get(&worker.name).and_then(|id| new.get(id));
+            if let Some(other) = new.get(&worker.id).or(by_name) {
                 let what = format!("`{}` ({})", worker.name, worker.id);
                 return Err(IdTaken { set: set.into(), what, taken_by: other.worker.set.name.to_string() });
             }
+            names.insert(worker.name.clone(), worker.id);
             let member = match old.get(&worker.id) {
                 Some(member) if member.worker == worker => member.clone(),
                 _ => Arc::new(Member {

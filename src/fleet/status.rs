@@ -99,13 +99,6 @@ impl Status {
         self.failures.load(Ordering::Relaxed) >= FAILURES_TO_FAIL
     }
 
-    /// The worker keeps failing: 3 responses in a row, or both polls for 5 rounds.
-    pub fn failing(&self) -> bool {
-        self.needs_probe()
-            || (self.missed_scrapes.load(Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL
-                && self.missed_models.load(Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL)
-    }
-
     /// It publishes something that can't be used: no traffic until it is discovered anew.
     pub fn is_evicted(&self) -> bool {
         matches!(**self.kv.load(), KvState::Evicted(_))

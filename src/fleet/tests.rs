@@ -90,19 +90,32 @@ fn an_id_or_a_name_of_another_set_is_refused_whole() {
 }
 
 #[test]
-fn failing_needs_responses_in_a_row_or_both_polls() {
-    let status = Status::default();
+fn failing_needs_responses_in_a_row_or_all_polls() {
+    let url = || Some("http://10.0.0.1:1".to_owned());
+    let member = |metrics_url, http_url| Member {
+        worker: Worker { metrics_url, http_url, ..worker(&set("a"), 1, 1) },
+        generation: 1,
+        status: Status::default(),
+    };
+    let both = member(url(), url());
+    let status = &both.status;
     assert_eq!(
         [true, true, false, true, true, true, true].map(|failed| status.record(failed)),
         [false, false, false, false, false, true, false]
     );
-    assert!(status.failing() && status.needs_probe());
+    assert!(both.failing() && status.needs_probe());
     status.probed();
-    assert!(!status.failing());
+    assert!(!both.failing());
     status.missed_scrapes.store(MISSED_POLLS_TO_FAIL, Ordering::Relaxed);
-    assert!(!status.failing());
+    assert!(!both.failing());
     status.missed_models.store(MISSED_POLLS_TO_FAIL, Ordering::Relaxed);
-    assert!(status.failing() && !status.needs_probe());
+    assert!(both.failing() && !status.needs_probe());
+
+    // One that has a single URL fails by that alone; one that is polled nowhere, by its responses alone.
+    let alone = member(url(), None);
+    alone.status.missed_scrapes.store(MISSED_POLLS_TO_FAIL, Ordering::Relaxed);
+    assert!(alone.failing());
+    assert!(!member(None, None).failing());
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub fn eligible(member: &Member, demand: Demand<'_>) -> Result<(), RemovedReason
     if member.status.asleep.load(Ordering::Relaxed) {
         return Err(RemovedReason::Asleep);
     }
-    if member.status.failing() {
+    if member.failing() {
         return Err(RemovedReason::Failing);
     }
     let longest = served.flatten().and_then(|served| served.max_model_len);
