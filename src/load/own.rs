@@ -56,6 +56,8 @@ pub(super) struct Books {
     pub(super) untracked: u32,
     /// In flight, and dispatched after the last scrape.
     pub(super) since_scrape: u32,
+    /// Dispatched before the last scrape, and ended after it.
+    ended_since: u32,
 }
 
 impl Books {
@@ -96,7 +98,11 @@ impl Books {
         self.advance(now);
         let prefilling = self.end_prefill(id, now);
         let request = self.requests.remove(&id)?;
-        self.since_scrape -= u32::from(request.scrapes == self.scrapes);
+        if request.scrapes == self.scrapes {
+            self.since_scrape -= 1;
+        } else {
+            self.ended_since += 1;
+        }
         Some((request.claim, prefilling))
     }
 
@@ -132,7 +138,7 @@ impl Books {
     pub(super) fn record(&mut self, sample: LoadSample, now: Instant) {
         self.advance(now);
         self.scrapes += 1;
-        self.since_scrape = 0;
+        (self.since_scrape, self.ended_since) = (0, 0);
         self.scrape = Some(Scrape { sample, at: now, own_without_token: self.without_token });
     }
 
@@ -142,7 +148,14 @@ impl Books {
         for request in self.requests.values_mut() {
             request.scrapes = self.scrapes;
         }
-        self.since_scrape = self.in_flight();
+        (self.since_scrape, self.ended_since) = (self.in_flight(), 0);
+    }
+
+    /// What the last scrape saw running and may still run: own requests that ended since are taken off, as far
+    /// as they can't have been among those that waited.
+    pub(super) fn still_running(&self, sample: LoadSample) -> f64 {
+        let ran = (f64::from(self.ended_since) - sample.waiting).max(0.0);
+        (sample.running - ran).max(0.0)
     }
 
     /// Prefill work left, in milliseconds.

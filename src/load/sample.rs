@@ -81,7 +81,8 @@ pub struct LoadView {
     pub own_in_flight: u32,
     /// Prefill work left of own requests without a token, drained by the time since the head became head.
     pub backlog_ms: f64,
-    /// Requests running: scraped, and own dispatched since that scrape (all own where there was none).
+    /// Requests running: scraped, without own that ended since that scrape, and own dispatched since (all own
+    /// where there was none).
     pub running: f64,
     /// KV-cache use, 0..=1.
     pub kv_usage: f64,

@@ -176,7 +176,8 @@ impl Pick<'_> {
             }
             (Some(scrape), _) => {
                 let others = scrape.sample.waiting - f64::from(scrape.own_without_token);
-                (scrape.sample, others.max(0.0))
+                let running = books.still_running(scrape.sample);
+                (LoadSample { running, ..scrape.sample }, others.max(0.0))
             }
         };
         LoadView {

@@ -164,11 +164,25 @@ async fn running_counts_what_was_dispatched_since_the_scrape_and_lives() {
     table.record_scrape(A, sample(10.0, 0.0, 0.0));
     let after = table.lock().reserve(A, streamed(1.0));
     assert_eq!(table.lock().view(A).running, 11.0);
-    // One that the scrape saw is taken off by the next scrape only.
     drop(before);
-    assert_eq!(table.lock().view(A).running, 11.0);
+    assert_eq!(table.lock().view(A).running, 10.0, "the scrape saw it");
     drop(after);
-    assert_eq!(table.lock().view(A).running, 10.0);
+    assert_eq!(table.lock().view(A).running, 9.0, "the scrape did not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_our_last_request_left_is_idle_before_the_next_scrape() {
+    let table = table();
+    let all = [(); 3].map(|()| table.lock().reserve(A, streamed(1.0)));
+    table.record_scrape(A, sample(1.0, 2.0, 0.0));
+    let [one, two, three] = all;
+    // Two waited: those may be the ones that ended.
+    drop((one, two));
+    assert_eq!(table.lock().view(A).running, 1.0);
+    drop(three);
+    assert_eq!(table.lock().view(A).running, 0.0);
+    table.record_scrape(A, sample(4.0, 0.0, 0.0));
+    assert_eq!(table.lock().view(A).running, 4.0, "others'");
 }
 
 #[tokio::test(start_paused = true)]
