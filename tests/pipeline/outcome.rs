@@ -22,7 +22,7 @@ async fn load_moves_with_who_serves_and_the_unreached_worker_is_blamed() {
         placement.finish(Outcome::Completed, None);
         assert_eq!(site.in_flight(2), 0);
     }
-    assert!(site.member(1).status.failing() && !site.member(2).status.failing());
+    assert!(site.member(1).failing() && !site.member(2).failing());
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,11 +40,11 @@ async fn only_failures_in_a_row_count_against_a_worker() {
     for outcome in history {
         site.place(prompt(0..64)).await.finish(outcome, None);
         drop(site.place(prompt(0..64)).await);
-        assert!(!site.member(1).status.failing());
+        assert!(!site.member(1).failing());
     }
     let usage = Usage { prompt_tokens: 64, completion_tokens: 5, cached_tokens: Some(48) };
     site.place(prompt(0..64)).await.finish(Outcome::Failed, Some(usage));
-    assert!(site.member(1).status.failing());
+    assert!(site.member(1).failing());
     let text = site.metrics.render();
     for line in [
         "kinference_requests_total{outcome=\"failed\"} 5",
