@@ -7,6 +7,7 @@
 use std::{collections::HashMap, num::NonZeroU32};
 
 use super::{
+    change::{Change, Shown},
     keys,
     views::{View, Views},
 };
@@ -24,21 +25,6 @@ impl NodeId {
     const fn index(self) -> usize {
         self.0.get() as usize - 1
     }
-}
-
-/// A block as readers of the index look it up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub(super) sequence: SequenceHash,
-    pub(super) block: BlockHash,
-    pub(super) parent: Option<SequenceHash>,
-}
-
-/// One change of what a view shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Show(Shown),
-    Hide(SequenceHash),
 }
 
 #[derive(Debug)]

@@ -5,7 +5,8 @@
 
 use super::{
     Applied, BlockCounts, NoCreditReason,
-    chain::{Chain, Change, NodeId},
+    chain::{Chain, NodeId},
+    change::Change,
     keys,
     salts::Salts,
     shelf::{Handle, Moved, Shelf},

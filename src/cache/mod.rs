@@ -6,6 +6,7 @@
 
 mod applied;
 mod chain;
+mod change;
 mod desk;
 mod index;
 mod instruments;

@@ -24,7 +24,7 @@ use futures::FutureExt;
 use tokio::time::timeout;
 
 use super::{
-    chain::{Change, Shown},
+    change::{Change, Shown},
     views::View,
 };
 use crate::types::{BlockHash, Rank, WorkerId};

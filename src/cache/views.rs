@@ -3,7 +3,7 @@
 //! Owner: the rank's ledger. Invariant: with several full-attention groups a block is held only if all of them hold
 //! it, because an engine can only reuse a prefix whose keys and values it has in every layer.
 
-use super::{BlockCounts, chain::Change};
+use super::{BlockCounts, change::Change};
 
 /// What counts as held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

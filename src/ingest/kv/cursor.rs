@@ -3,7 +3,7 @@
 //! Owner: the decoder. Invariant: reads stay inside the slice; a token consumes at least one byte, so that
 //! no walk is longer than the payload, however deep or long its containers claim to be.
 
-use super::decode::DecodeError;
+use super::faults::DecodeError;
 
 /// One token. Containers give their length; their items follow.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 
 use super::{
     cursor::{Cursor, Token},
-    decode::{DecodeError, SkipReason},
+    faults::{DecodeError, SkipReason},
 };
 use crate::types::{EngineHash, ExtraKey, Group, KvEvent, StoredBlocks, Tier};
 

@@ -7,6 +7,7 @@
 pub mod connection;
 mod cursor;
 pub mod decode;
+mod faults;
 mod fields;
 mod history;
 mod metrics;
