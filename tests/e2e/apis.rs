@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::stack::Stack;
+use crate::stack::{Stack, all};
 
 #[tokio::test]
 async fn chat_whole_and_streamed() {
@@ -59,11 +59,10 @@ async fn a_shared_prefix_goes_where_it_is_cached() {
     for i in 0..6 {
         let answer: Value = stack.chat(&format!("{prefix} question {i}")).await.json().await.unwrap();
         cached.push(answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0));
-        // On a busy machine an answer may overtake the engine's KV event.
-        let holds = |f: &Value| {
-            f["workers"].as_array()?.iter().find_map(|w| w["blocks"]["gpu"].as_u64().filter(|n| *n > 70))
-        };
-        stack.router.until("the prefix is known", |f| holds(f).is_some()).await;
+        // On a busy machine an answer may overtake the engine's KV event, or a scrape on its way.
+        let holds = |w: &Value| w["blocks"]["gpu"].as_u64().is_some_and(|blocks| blocks > 70);
+        let known = |f: &Value| !all(f, |w| !holds(w)) && all(f, |w| w["load"]["running"] == 0.0);
+        stack.router.until("the prefix is known and nothing runs", known).await;
     }
     assert_eq!(cached[0], 0);
     assert!(cached[1..].iter().all(|c| *c > 4000), "{cached:?}");
