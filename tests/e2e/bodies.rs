@@ -1,11 +1,15 @@
 //! Bodies at and beyond the limits.
 
-use std::time::Duration;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
 
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::stack::Stack;
+use crate::stack::{PATIENCE, Stack};
 
 fn chat_of(bytes: usize) -> String {
     json!({"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "word ".repeat(bytes / 5)}]})
@@ -39,6 +43,26 @@ async fn a_body_over_the_cap_is_refused() {
     let error: Value = response.json().await.unwrap();
     assert_eq!(error["error"]["code"], 413);
     stack.until_idle().await;
+}
+
+/// Many clients send all of a body before they read: they have to learn why it was refused, too.
+#[tokio::test]
+async fn a_client_that_sends_everything_first_reads_its_refusal() {
+    let Some(stack) = Stack::start().await else { return };
+    let address = stack.envoy.url.trim_start_matches("http://").to_owned();
+    let answer = tokio::task::spawn_blocking(move || {
+        let body = chat_of(9 * 1024 * 1024);
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json";
+        write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = answer.await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(answer.contains("\"code\":413"), "{answer}");
 }
 
 /// 200 bodies of 1 MiB against a total cap of 16 MiB: most are turned away, none hangs, nothing is left.

@@ -81,7 +81,9 @@ impl Machine {
     pub fn wait(&self) -> Wait {
         match (&self.request, self.modes.request) {
             (Request::Receiving(_), BodyMode::Inferred) if !self.signed => Wait::Sign,
-            (Request::Receiving(_), BodyMode::Inferred | BodyMode::Duplex) => Wait::Chunk,
+            (Request::Receiving(_), BodyMode::Inferred | BodyMode::Duplex) | (Request::Draining(_), _) => {
+                Wait::Chunk
+            }
             (Request::Receiving(_), _) => Wait::Whole,
             _ => Wait::None,
         }

@@ -13,7 +13,7 @@ use super::{
     inbound::{BodyMode, Chunk},
     reply::{Edit, Reply, cut},
 };
-use crate::types::{Decision, ErrorShape, Rejection};
+use crate::types::{Decision, ErrorKind, ErrorShape, Rejection};
 
 /// What happens to the request.
 #[derive(Debug)]
@@ -74,6 +74,18 @@ struct About {
     forged: Vec<&'static str>,
 }
 
+/// A body that nobody wants any more.
+#[derive(Debug)]
+pub struct Draining {
+    rejection: Rejection,
+    shape: ErrorShape,
+    /// Bytes that may still come before the client is cut off.
+    left: usize,
+}
+
+/// How much of an unwanted body is read to its end.
+const MOST_DRAINED: usize = 32 * 1024 * 1024;
+
 /// Where the request is.
 #[derive(Debug, Default)]
 pub enum Request {
@@ -84,6 +96,9 @@ pub enum Request {
     Receiving(Box<Head>),
     /// The decision is being made.
     Deciding(Deciding),
+    /// Turned away while its body still comes: the rest is thrown away first, because a client that is cut off
+    /// while it sends may never read its answer.
+    Draining(Draining),
     /// Decided, or none of our business: what else comes goes on as it is.
     Passing(Ended),
     /// Nothing is answered any more.
@@ -97,7 +112,7 @@ impl Request {
     pub fn step(self, event: Event, mode: BodyMode) -> Step {
         match (self, event) {
             (Self::Closed, _) => (Self::Closed, Vec::new()),
-            (state, Event::Rejected(rejection)) => state.reject(rejection),
+            (state, Event::Rejected(rejection)) => state.reject(rejection, mode),
             (Self::Idle, Event::Overtaken) => (Self::Passing(Ended::No), Vec::new()),
             (Self::Passing(ended), Event::Overtaken) => (Self::Passing(ended), Vec::new()),
             (_, Event::Overtaken) => (Self::Closed, vec![Effect::Abandon]),
@@ -114,14 +129,22 @@ impl Request {
         }
     }
 
-    fn reject(self, rejection: Rejection) -> Step {
-        let shape = match self {
-            Self::Receiving(head) => head.shape,
-            Self::Deciding(deciding) => deciding.about.shape,
+    fn reject(self, rejection: Rejection, mode: BodyMode) -> Step {
+        match self {
+            Self::Receiving(head) => {
+                let comes = mode.echoes() && rejection.kind != ErrorKind::BodyTimeout;
+                if comes && head.content_length.is_none_or(|length| length <= MOST_DRAINED) {
+                    let draining = Draining { rejection, shape: head.shape, left: MOST_DRAINED };
+                    return (Self::Draining(draining), vec![Effect::Abandon]);
+                }
+                turn_away(rejection, head.shape)
+            }
+            Self::Deciding(deciding) => turn_away(rejection, deciding.about.shape),
+            // The rest is late; what the client did first is what it is told.
+            Self::Draining(draining) => turn_away(draining.rejection, draining.shape),
             // Its headers have gone on: nothing of ours can turn it away any more.
-            state => return (state, Vec::new()),
-        };
-        (Self::Closed, vec![Effect::Reply(Reply::Immediate(rejection, shape)), Effect::Close])
+            state => (state, Vec::new()),
+        }
     }
 
     fn body(self, chunk: Chunk, mode: BodyMode) -> Step {
@@ -143,6 +166,7 @@ impl Request {
                 let (state, then) = decide(head, Due::Body, ended, Sight::Held);
                 (state, std::iter::once(Effect::Hold(chunk.bytes)).chain(then).collect())
             }
+            Self::Draining(draining) => draining.body(&chunk),
             Self::Deciding(mut deciding) if mode.echoes() => {
                 if deciding.ended != Ended::No {
                     return (Self::Deciding(deciding), Vec::new());
@@ -189,6 +213,7 @@ impl Request {
                 }
                 (Self::Deciding(deciding), Vec::new())
             }
+            Self::Draining(draining) => turn_away(draining.rejection, draining.shape),
             Self::Passing(Ended::AtTrailers) => (Self::Passing(Ended::AtTrailers), Vec::new()),
             Self::Idle | Self::Passing(_) => {
                 let reply = Effect::Reply(Reply::RequestTrailers(Edit::default()));
@@ -197,6 +222,20 @@ impl Request {
             Self::Closed => (Self::Closed, Vec::new()),
         }
     }
+}
+
+impl Draining {
+    fn body(mut self, chunk: &Chunk) -> Step {
+        self.left = self.left.saturating_sub(chunk.bytes.len());
+        if chunk.last || self.left == 0 {
+            return turn_away(self.rejection, self.shape);
+        }
+        (Request::Draining(self), Vec::new())
+    }
+}
+
+fn turn_away(rejection: Rejection, shape: ErrorShape) -> Step {
+    (Request::Closed, vec![Effect::Reply(Reply::Immediate(rejection, shape)), Effect::Close])
 }
 
 impl Deciding {

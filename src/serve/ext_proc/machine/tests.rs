@@ -230,7 +230,7 @@ fn a_sender_that_tells_no_mode_is_answered_before_it_gives_up() {
 fn a_rejection_is_the_last_word() {
     for mode in [BodyMode::Duplex, BodyMode::Buffered, BodyMode::Streamed] {
         let mut rejected = Loop::new(mode, mode);
-        rejected.say([headers(false)]).words();
+        rejected.say([headers(false), Message::RequestBody(chunk("x", true))]).words();
         rejected.feed(Event::Rejected(Rejection::new(ErrorKind::NoWorker, "none")));
         assert_eq!(rejected.words(), ["no_worker"]);
         assert!(rejected.closed);
@@ -241,6 +241,30 @@ fn a_rejection_is_the_last_word() {
         ]);
         assert!(rejected.words().is_empty());
     }
+}
+
+/// A client that is cut off while it sends may never read why: what it still sends is thrown away first.
+#[test]
+fn an_unwanted_body_is_read_to_its_end_before_it_is_turned_away() {
+    let too_large = || Event::Rejected(Rejection::new(ErrorKind::BodyTooLarge, "too large"));
+    let mut rejected = Loop::new(BodyMode::Duplex, BodyMode::Duplex);
+    rejected.say([headers(false)]).feed(too_large());
+    assert_eq!(rejected.machine.wait(), Wait::Chunk);
+    rejected.say([Message::RequestBody(chunk("more", false))]);
+    assert!(rejected.words().is_empty() && !rejected.closed);
+    rejected.say([Message::RequestBody(chunk("end", true))]);
+    assert_eq!(rejected.words(), ["body_too_large"]);
+    assert!(rejected.closed);
+
+    // One that stalls, or never ends, is told at once.
+    let mut stalled = Loop::new(BodyMode::Duplex, BodyMode::Duplex);
+    stalled.say([headers(false)]).feed(too_large());
+    stalled.feed(Event::Rejected(Rejection::new(ErrorKind::BodyTimeout, "late")));
+    assert_eq!(stalled.words(), ["body_too_large"]);
+    let mut endless = Loop::new(BodyMode::Duplex, BodyMode::Duplex);
+    endless.say([headers(false)]).feed(too_large());
+    endless.say((0..40).map(|_| Message::RequestBody(chunk(vec![0; 1024 * 1024], false))));
+    assert_eq!(endless.words(), ["body_too_large"]);
 }
 
 #[test]
