@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::envoy_binary::envoy;
 
 /// The longest that any condition is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A child process that is killed when dropped.
 pub struct Process(Child);
@@ -105,6 +105,13 @@ impl Router {
 
     pub fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// The most memory that it ever held, in bytes.
+    pub fn peak_memory(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
     /// The same server at the same addresses.
