@@ -208,9 +208,9 @@ async fn rejections_are_immediate_and_end_the_stream() {
     let big = vec![0; 300_000];
     let table = [
         (vec![post(duplex, &[]), body(b"reject", true)], 404),
-        (vec![post(duplex, &[("content-length", "400001")])], 413),
+        (vec![post(duplex, &[("content-length", "400001")]), body(&big, false), body(b"", true)], 413),
         (vec![post(buffered, &[("content-length", "400001")])], 413),
-        (vec![post(duplex, &[]), body(&big, false), body(&big, false)], 413),
+        (vec![post(duplex, &[]), body(&big, false), body(&big, true)], 413),
     ];
     for (messages, status) in table {
         let (send, mut answers) = open(&running.channel).await;
