@@ -16,7 +16,7 @@ struct Args {
     /// Validate it and its workers files, print what is in force, and exit.
     #[arg(long)]
     check: bool,
-    /// How log lines are written to stderr.
+    /// How log lines are written to stderr (which ones: the variable RUST_LOG, by default `info,zeromq=warn`).
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     log_format: String,
 }
@@ -24,10 +24,13 @@ struct Args {
 /// What shells know as a usage error.
 const BAD_CONFIGURATION: u8 = 64;
 
+/// Without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name.
+const DEFAULT_LOG: &str = "info,zeromq=warn";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

@@ -22,7 +22,7 @@ pub(super) enum FetchError {
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     /// Dialling, sending or reading failed.
-    #[error(transparent)]
+    #[error("{}", root(.0))]
     Transport(#[from] reqwest::Error),
     /// An answer without success.
     #[error("status {0}")]
@@ -30,6 +30,15 @@ pub(super) enum FetchError {
     /// The body is larger than the limit.
     #[error("the body has more than {0} bytes")]
     TooLarge(usize),
+}
+
+/// What lies beneath an error: by itself it says only that sending failed, and the URL once more.
+fn root(error: &reqwest::Error) -> String {
+    let mut root: &dyn std::error::Error = error;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    root.to_string()
 }
 
 /// GETs `url`.

@@ -242,8 +242,26 @@ impl Subscriber {
         };
         let cause = self.cause.take();
         if **self.member.status.kv.load() != state {
-            tracing::info!(worker = %self.member.worker.name, ?state, cause, "KV events");
+            self.tell(mode, cause.as_deref());
             self.member.status.kv.store(Arc::new(state));
+        }
+    }
+
+    /// Says what is new. What costs cache credit until someone does something about it is a warning.
+    fn tell(&self, mode: Mode, cause: Option<&str>) {
+        let (worker, endpoint) = (&self.member.worker.name, &self.subscription.events);
+        match (mode, &self.subscription.replay) {
+            (Mode::Disconnected, _) => {
+                tracing::warn!(%worker, %endpoint, cause, "KV events: not connected, nothing is known of its cache");
+            }
+            (Mode::Replaying, _) => tracing::info!(%worker, cause, "KV events: connected, being replayed"),
+            (Mode::Synced, _) => tracing::info!(%worker, cause, "KV events: in sync"),
+            (Mode::LiveOnly, None) => {
+                tracing::info!(%worker, cause, "KV events: live only, it has no replay_endpoint");
+            }
+            (Mode::LiveOnly, Some(replay)) => {
+                tracing::warn!(%worker, endpoint = %replay, cause, "KV events: live only, the replay failed");
+            }
         }
     }
 
