@@ -13,7 +13,7 @@ mod metrics;
 mod pacer;
 mod tokenizer;
 
-use std::{future::Future, io::Write, sync::Arc};
+use std::{future::Future, io::Write, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, Result};
 use axum::serve::ListenerExt;
@@ -33,8 +33,14 @@ use kv_wire::Wire;
 use metrics::EngineMetrics;
 use tokenizer::Tokenizer;
 
-fn main() -> Result<()> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    let Err(error) = run(Args::parse()) else { return ExitCode::SUCCESS };
+    // Nothing is left to do should stderr be closed too.
+    let _ = writeln!(std::io::stderr(), "vllm-sim: {error:#}");
+    ExitCode::FAILURE
+}
+
+fn run(args: Args) -> Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter()).init();
     // One thread is all that a stand-in may cost; tokenization has its own.
     let runtime =
