@@ -20,7 +20,7 @@ USER 65532:65532
 FROM debian:bookworm-slim AS kinference
 COPY --from=build /out/kinference /out/kinfctl /usr/local/bin/
 USER 65532:65532
-# gRPC (ext_proc) and HTTP (dashboard, metrics, readiness), as in the samples; the configuration file decides.
+# gRPC (ext_proc) and HTTP (metrics, readiness, fleet), as in the samples; the configuration file decides.
 EXPOSE 9002 9003
 ENTRYPOINT ["kinference"]
 CMD ["--config", "/etc/kinference/kinference.toml"]
