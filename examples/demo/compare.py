@@ -16,11 +16,11 @@ from pathlib import Path
 
 from services import die_with_parent, wait_for
 
-# Loads at which random routing is in trouble and the fleet as a whole is not: at 1.2 requests/s of 8,256 tokens the
+# Loads at which random routing is in trouble and the fleet as a whole is not: at 1.5 requests/s of 8,256 tokens the
 # engines could serve all from their caches, if only each prefix stayed on one of them.
 WORKLOADS = {
     "control": ["--rate", "1.1", "--sessions", "130"],
-    "shared_prefix": ["--rate", "1.2", "--sessions", "240", "--prefixes", "40"],
+    "shared_prefix": ["--rate", "1.5", "--sessions", "240", "--prefixes", "40"],
     "multi_turn": ["--rate", "0.5", "--sessions", "40", "--first-tokens", "4000", "--turn-tokens", "600"],
 }
 OUTPUT_TOKENS = "32"
