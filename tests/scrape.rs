@@ -196,7 +196,7 @@ async fn load_sleep_and_activity_follow_the_engine() {
     site.scrape();
     site.until("load", |s| s.view().queue == 4.0).await;
     assert_eq!(site.view().running, 2.0);
-    *site.engine.metrics.lock() = busy(5);
+    *site.engine.metrics.lock() = busy(5000);
     let expected = site.member.status.kv_expected.notified();
     tokio::time::timeout(DEADLINE, expected).await.expect("KV events are expected");
     let asleep = "vllm:num_requests_running 0\nvllm:engine_sleep_state{sleep_state=\"awake\"} 0.0\n";

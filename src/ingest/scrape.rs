@@ -5,6 +5,7 @@
 
 mod parse;
 mod probation;
+mod work;
 
 use std::{
     convert::Infallible,
@@ -18,10 +19,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 pub use parse::{Scraped, parse};
 use probation::Probation;
+use work::Work;
 
 use super::fetch::{FetchError, Limits, get};
 use crate::{
-    fleet::{MISSED_POLLS_TO_FAIL, Member, Status},
+    fleet::{MISSED_POLLS_TO_FAIL, Member},
     load::LoadTable,
     observe::Metrics,
 };
@@ -44,8 +46,7 @@ pub struct Scraper {
 /// What one scrape loop remembers of its worker.
 #[derive(Default)]
 struct Memory {
-    /// Token counters at the last scrape.
-    tokens: Option<f64>,
+    work: Work,
     /// The last scrape had no series of the worker's model, and this was said.
     silent: bool,
     probation: Probation,
@@ -117,7 +118,12 @@ impl Scraper {
         memory.silent = false;
         self.results.with_label_values(&["ok"]).inc();
         self.load.record_scrape(member.worker.id, scraped.load);
-        note(&member.status, &scraped, memory.tokens.replace(scraped.tokens));
+        if let Some(asleep) = scraped.asleep {
+            member.status.asleep.store(asleep, Ordering::Relaxed);
+        }
+        if memory.work.filled_blocks(&scraped, member.worker.set.kv_block_size) {
+            member.status.kv_expected.notify_one();
+        }
     }
 
     /// Whether a worker whose responses kept failing answers on its HTTP base. One without any is given
@@ -136,16 +142,6 @@ impl Scraper {
 
     fn timeout(&self) -> Duration {
         self.poll.clamp(MIN_TIMEOUT, MAX_TIMEOUT)
-    }
-}
-
-/// Updates what the status holds of a scrape.
-fn note(status: &Status, scraped: &Scraped, tokens_before: Option<f64>) {
-    if let Some(asleep) = scraped.asleep {
-        status.asleep.store(asleep, Ordering::Relaxed);
-    }
-    if tokens_before.is_some_and(|before| before != scraped.tokens) {
-        status.kv_expected.notify_one();
     }
 }
 

@@ -11,6 +11,8 @@ const KV_USAGE: &str = "vllm:kv_cache_usage_perc";
 const SLEEP: &str = "vllm:engine_sleep_state";
 const PROMPT_TOKENS: &str = "vllm:prompt_tokens_total";
 const GENERATED_TOKENS: &str = "vllm:generation_tokens_total";
+const CACHED_TOKENS: &str = "vllm:prefix_cache_hits_total";
+const FINISHED: &str = "vllm:request_success_total";
 
 /// What one scrape says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,8 +21,10 @@ pub struct Scraped {
     pub load: LoadSample,
     /// Whether the engine sleeps, where it says so; one sleeping rank is enough.
     pub asleep: Option<bool>,
-    /// Tokens prefilled and generated since the engine's start: moves when the engine works.
-    pub tokens: f64,
+    /// Tokens computed since the engine's start: prefilled or generated, not those found in its cache.
+    pub computed: f64,
+    /// Requests finished since the engine's start, and those that it has.
+    pub requests: f64,
 }
 
 /// One sample line.
@@ -42,8 +46,9 @@ impl Sample<'_> {
 pub fn parse(text: &str, model: &str) -> Option<Scraped> {
     let mut load = LoadSample::default();
     let (mut usage_sum, mut usage_count) = (0.0, 0.0);
-    let (mut asleep, mut tokens, mut known) = (None, 0.0, false);
-    let wanted = [RUNNING, WAITING, KV_USAGE, SLEEP, PROMPT_TOKENS, GENERATED_TOKENS];
+    let (mut asleep, mut computed, mut finished, mut known) = (None, 0.0, 0.0, false);
+    let wanted =
+        [RUNNING, WAITING, KV_USAGE, SLEEP, PROMPT_TOKENS, GENERATED_TOKENS, CACHED_TOKENS, FINISHED];
     let samples = text.lines().filter_map(|line| {
         // Most lines are histogram buckets: look at the name before anything is taken apart.
         wanted.contains(&name_of(line)).then(|| sample(line)).flatten()
@@ -65,14 +70,17 @@ pub fn parse(text: &str, model: &str) -> Option<Scraped> {
             SLEEP if sample.label("sleep_state") == Some("awake") => {
                 asleep = Some(asleep.unwrap_or(false) || sample.value == 0.0);
             }
-            PROMPT_TOKENS | GENERATED_TOKENS => tokens += sample.value,
+            PROMPT_TOKENS | GENERATED_TOKENS => computed += sample.value,
+            CACHED_TOKENS => computed -= sample.value,
+            FINISHED => finished += sample.value,
             _ => {}
         }
     }
     if usage_count > 0.0 {
         load.kv_usage = usage_sum / usage_count;
     }
-    known.then_some(Scraped { load, asleep, tokens })
+    let requests = finished + load.running + load.waiting;
+    known.then_some(Scraped { load, asleep, computed, requests })
 }
 
 fn name_of(line: &str) -> &str {

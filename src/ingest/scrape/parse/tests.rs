@@ -19,7 +19,9 @@ fn recordings_of_an_engine_are_read() {
     assert_eq!((idle.load, idle.asleep), (load(0.0, 0.0, 0.0), Some(false)));
     let busy = parse(&recorded("load_1"), "tiny").unwrap();
     assert_eq!((busy.load, busy.asleep), (load(10.0, 270.0, 0.952_380_952_380_952_3), Some(false)));
-    assert!(busy.tokens > 72_340.0 && idle.tokens < busy.tokens);
+    // Prompts and answers less what the cache had; 49 finished, 10 running, 270 waiting.
+    assert_eq!((busy.computed, busy.requests), (72_340.0 + 1_692.0 - 14_368.0, 49.0 + 280.0));
+    assert!(idle.computed < busy.computed);
     assert!(parse(&recorded("lora_load"), "tiny").is_some());
     assert_eq!(parse(&recorded("load_1"), "another"), None);
 }
@@ -38,14 +40,16 @@ vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="awake"} 1
 vllm:engine_sleep_state{engine="1",model_name="m",sleep_state="awake"} 0
 vllm:prompt_tokens_total{engine="0",model_name="m"} 1e3
 vllm:generation_tokens_total{engine="1",model_name="m"} 24
+vllm:prefix_cache_hits_total{engine="0",model_name="m"} 600
+vllm:request_success_total{engine="0",model_name="m",finished_reason="stop"} 2
 "#;
-    let want = Scraped { load: load(5.0, 4.0, 0.75), asleep: Some(true), tokens: 1024.0 };
+    let want = Scraped { load: load(5.0, 4.0, 0.75), asleep: Some(true), computed: 424.0, requests: 11.0 };
     assert_eq!(parse(text, "m"), Some(want));
 }
 
 #[test]
 fn series_without_labels_count() {
-    let want = Scraped { load: load(0.0, 7.0, 0.0), asleep: None, tokens: 0.0 };
+    let want = Scraped { load: load(0.0, 7.0, 0.0), asleep: None, computed: 0.0, requests: 7.0 };
     assert_eq!(parse("vllm:num_requests_waiting 7\r\n", "m"), Some(want));
 }
 
