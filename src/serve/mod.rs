@@ -1,6 +1,7 @@
 //! The front doors.
 
 pub mod ext_proc; // Envoy's ExternalProcessor stream
+pub mod proto; // the native API, generated
 mod grpc; // the gRPC server on `listen`
 mod health; // gRPC health
 

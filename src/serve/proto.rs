@@ -1,0 +1,7 @@
+//! What `build.rs` made of `proto/kinference/v1alpha1`.
+#![expect(missing_docs, clippy::all, reason = "generated; documented in the .proto files")]
+
+tonic::include_proto!("kinference.v1alpha1");
+
+/// The descriptors, for reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kinference.descriptors"));
