@@ -232,11 +232,13 @@ impl Reservation {
         self.worker
     }
 
-    /// The first token was seen: the prefill is over. Calls after the first do nothing.
-    pub fn first_token(&mut self) {
-        if !std::mem::replace(&mut self.had_token, true) {
+    /// The first token was seen: the prefill is over. Calls after the first do nothing, and say `false`.
+    pub fn first_token(&mut self) -> bool {
+        let first = !std::mem::replace(&mut self.had_token, true);
+        if first {
             self.table.report((self.id, self.worker), What::FirstToken);
         }
+        first
     }
 
     /// Another worker serves the request: the load goes to the end of its queue.
