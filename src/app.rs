@@ -16,6 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use rand::{SeedableRng, rngs::StdRng};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -36,6 +37,7 @@ use crate::{
     serve::{
         self,
         ext_proc::{ExtProc, Parts, deciding},
+        picker::{Picker, PickerParts},
     },
 };
 
@@ -136,7 +138,10 @@ impl App {
             self.registry.clone(),
             (self.config.mock_mode, draining.clone()),
         ));
-        let server = serve::Server { ext_proc: self.ext_proc(), ready: is_ready };
+        let (ext_proc, picker) = self.front_doors();
+        let expiring = picker.clone();
+        tasks.spawn(async move { ("expiry of picks", tasks::never(expiring.run_expiry().await)) });
+        let server = serve::Server { ext_proc, picker: Some(picker), ready: is_ready };
         let admin = self.admin_addr().map(|addr| addr.to_string());
         tracing::info!(grpc = %self.listen_addr()?, admin = admin.as_deref().unwrap_or("off"), "listening");
         let mut front = JoinSet::new();
@@ -169,7 +174,7 @@ impl App {
         Ok(())
     }
 
-    fn ext_proc(&self) -> ExtProc {
+    fn front_doors(&self) -> (ExtProc, Picker) {
         let rooms = Rooms {
             registry: self.registry.clone(),
             index: self.index.clone(),
@@ -177,14 +182,28 @@ impl App {
             tokenizers: self.tokenizers.clone(),
         };
         let pipeline = Arc::new(Pipeline::new(&self.config, rooms, &self.metrics));
+        let budget = BodyBudget::new(self.config.body, &self.metrics);
+        let picker = PickerParts {
+            pipeline: pipeline.clone(),
+            budget: budget.clone(),
+            observation_ttl: self.config.observation_ttl,
+            replica: replica(),
+            rng: StdRng::from_os_rng(),
+        };
         let parts = Parts {
             decide: deciding(pipeline),
-            budget: BodyBudget::new(self.config.body, &self.metrics),
+            budget,
             config: self.config.ext_proc.clone(),
             id_seed: rand::random(),
         };
-        ExtProc::new(parts, &self.metrics)
+        (ExtProc::new(parts, &self.metrics), Picker::new(picker, &self.metrics))
     }
+}
+
+/// Names this process among the replicas: by its host where that is known, and by chance, for two on one host.
+fn replica() -> Arc<str> {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kinference".to_owned());
+    format!("{host}-{:08x}", rand::random::<u32>()).into()
 }
 
 async fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {

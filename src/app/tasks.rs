@@ -89,6 +89,6 @@ pub(super) async fn readiness(
     }
 }
 
-fn never(never: Infallible) -> Task {
+pub(super) fn never(never: Infallible) -> Task {
     match never {}
 }
