@@ -232,13 +232,16 @@ impl Reservation {
         self.worker
     }
 
-    /// The first token was seen: the prefill is over. Calls after the first do nothing, and say `false`.
-    pub fn first_token(&mut self) -> bool {
-        let first = !std::mem::replace(&mut self.had_token, true);
-        if first {
+    /// The first token was seen: the prefill is over. Calls after the first do nothing.
+    pub fn first_token(&mut self) {
+        if !std::mem::replace(&mut self.had_token, true) {
             self.table.report((self.id, self.worker), What::FirstToken);
         }
-        first
+    }
+
+    /// Whether the first token was seen.
+    pub fn had_token(&self) -> bool {
+        self.had_token
     }
 
     /// Another worker serves the request: the load goes to the end of its queue.

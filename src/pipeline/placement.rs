@@ -79,9 +79,10 @@ impl Placement {
     /// The first byte of a streamed answer's body went by. Counts once.
     pub fn first_token(&mut self) {
         let Some(live) = &mut self.live else { return };
-        if !live.reservation.first_token() {
+        if live.reservation.had_token() {
             return;
         }
+        live.reservation.first_token();
         let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
         live.metrics.ttft(predicted, live.decided_at.elapsed());
     }

@@ -12,5 +12,10 @@ mod bodies;
 mod engines;
 #[path = "../envoy_binary/mod.rs"]
 mod envoy_binary;
+mod native;
 mod outages;
+#[path = "../../examples/pick/proxy.rs"]
+mod proxy;
 mod stack;
+#[path = "../../examples/pick/usage.rs"]
+mod usage;
