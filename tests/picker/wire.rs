@@ -1,5 +1,7 @@
 //! The Picker on a real socket: codes and details of errors, and bodies larger than gRPC's default message.
 
+use std::time::Duration;
+
 use kinference::{
     config::BodyLimits,
     serve::{
@@ -8,7 +10,8 @@ use kinference::{
     },
 };
 use serde_json::json;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Code,
     transport::{Channel, Server, server::TcpIncoming},
@@ -50,6 +53,34 @@ async fn a_large_body_is_pushed_and_sent_inline() {
     assert_eq!(pushed.length, body.len() as u64);
     let picked = client.pick(by_id(&pushed.body_id)).await.unwrap().into_inner();
     assert_eq!(picked.prompt_tokens, Some(3));
+}
+
+#[tokio::test]
+async fn a_push_that_breaks_off_leaves_nothing() {
+    let door = Door::of(&seeded(), 1);
+    let (client, _tasks) = serve(&door).await;
+    let mut pushes = JoinSet::new();
+    let mut sends = Vec::new();
+    for _ in 0..20 {
+        let (send, receive) = mpsc::channel(4);
+        send.send(first(head(COMPLETIONS))).await.unwrap();
+        send.send(chunk(&[b' '; 50_000])).await.unwrap();
+        sends.push(send);
+        let mut client = client.clone();
+        pushes.spawn(async move { client.push_body(ReceiverStream::new(receive)).await.is_ok() });
+    }
+    until("all hold their bytes", || door.budget.held_bytes() >= 20 * 50_000).await;
+    pushes.shutdown().await;
+    until("all bytes are given back", || door.budget.held_bytes() == 0).await;
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(20), wait).await.is_ok(), "waited in vain: {what}");
 }
 
 #[tokio::test]

@@ -13,5 +13,4 @@ mod service; // the gRPC service
 mod shelf; // things kept for a while
 mod stats; // counters
 
-pub use picks::MAX_PICKS;
 pub use service::{Picker, PickerParts};

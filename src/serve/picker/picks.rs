@@ -1,6 +1,6 @@
 //! Picks, held from their answer until Observe ends them or nobody has told of them for `observation_ttl_secs`.
 //!
-//! Invariant: at most [`MAX_PICKS`] are held and as many ended ones remembered; beyond, the longest unheard of make room,
+//! Invariant: at most `MAX_PICKS` are held and as many ended ones remembered; beyond, the longest unheard of make room,
 //! since load that nobody tells of is better forgotten than traffic refused. Whatever leaves releases its load.
 
 use std::{sync::Arc, time::Duration};
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The most picks that are held at once.
-pub const MAX_PICKS: usize = 131_072;
+const MAX_PICKS: usize = 131_072;
 
 /// The picks.
 pub struct Picks {

@@ -25,10 +25,7 @@ pub struct Asked {
     pub held: Option<Body>,
 }
 
-/// A body whose head and bytes are known.
-///
-/// # Errors
-/// None of its own; `held` is filled from the pushed body.
+/// A request of which only its body and the body's head are known.
 pub fn of_body(Pushed { head, body }: &mut Pushed) -> Incoming {
     let text = |text: &str| Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
     let method = if head.method.is_empty() { "POST" } else { &head.method };
