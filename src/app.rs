@@ -33,6 +33,7 @@ use crate::{
     observe::Metrics,
     pipeline::{Pipeline, Rooms},
     prompt::{BodyBudget, Tokenizers, http_client},
+    roster::Roster,
     serve::{
         self,
         ext_proc::{ExtProc, Parts, deciding},
@@ -136,16 +137,15 @@ impl App {
             self.registry.clone(),
             (self.config.mock_mode, draining.clone()),
         ));
-        let server = serve::Server { ext_proc: self.ext_proc(), ready: is_ready };
+        let routes = self.spawn_fleet_services(&mut tasks, &stop_serving);
+        let server = serve::Server { ext_proc: self.ext_proc(), routes, ready: is_ready };
         let admin = self.admin_addr().map(|addr| addr.to_string());
         tracing::info!(grpc = %self.listen_addr()?, admin = admin.as_deref().unwrap_or("off"), "listening");
-        let mut front = JoinSet::new();
+        let (roster, mut front) = (self.roster(), JoinSet::new());
         front.spawn(server.run(self.listener, stop_serving.clone()));
         if let Some(listener) = self.admin_listener {
             let admin = Admin {
-                registry: self.registry,
-                index: self.index,
-                load: self.load,
+                roster,
                 metrics: self.metrics,
                 mock_mode: self.config.mock_mode,
                 draining: draining.clone(),
@@ -167,6 +167,10 @@ impl App {
             tracing::warn!(after = ?DRAIN, "requests were still in flight at the end of the drain");
         }
         Ok(())
+    }
+
+    fn roster(&self) -> Roster {
+        Roster { registry: self.registry.clone(), index: self.index.clone(), load: self.load.clone() }
     }
 
     fn ext_proc(&self) -> ExtProc {

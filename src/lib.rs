@@ -11,6 +11,7 @@ pub mod cache; // which blocks each worker holds
 pub mod load; // in-flight reservations and scraped load
 pub mod prompt; // request bodies: buffers, parsing, tokenization
 pub mod route; // predict, pick, replicate: candidates in, `Decision` out
+pub mod roster; // the fleet as it is shown to people and programs
 pub mod pipeline; // the one path from a parsed request to a `Decision`
 pub mod ingest; // what engines tell us: KV events, scrapes, models
 pub mod discovery; // where workers come from

@@ -34,7 +34,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Streaming, transport::Channel};
+use tonic::{Streaming, service::Routes, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -77,7 +77,7 @@ async fn serve() -> Running {
     let shutdown = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let running = Server { ext_proc: service(&metrics, limits), ready: is_ready };
+    let running = Server { ext_proc: service(&metrics, limits), routes: Routes::default(), ready: is_ready };
     let mut server = JoinSet::new();
     let stop = shutdown.clone();
     server.spawn(async move { running.run(listener, stop).await.unwrap() });

@@ -13,7 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["config", "observe"],
     &["fleet"],
     &["cache", "load", "prompt", "policy"],
-    &["route"],
+    &["route", "roster"],
     &["pipeline"],
     &["kubernetes"],
     &["ingest", "discovery", "serve", "admin"],

@@ -11,12 +11,15 @@ use std::{
 
 use anyhow::Context;
 use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 
 use crate::{
     config::Discovery,
     discovery::{FleetWriter, StaticFile},
     fleet::{self, Registry, WorkerSet},
     ingest::{kv::KvMetrics, models::ModelsPoller, scrape::Scraper},
+    serve::{self, eds::Endpoints},
 };
 
 use super::{App, Task, workers::WorkerTasks};
@@ -49,6 +52,17 @@ impl App {
             tasks.spawn(async move { ("discovery", never(file.run().await)) });
         }
         Ok(())
+    }
+
+    /// The services that show the fleet, to be served until `stop`.
+    pub(super) fn spawn_fleet_services(&self, tasks: &mut Tasks, stop: &CancellationToken) -> Routes {
+        let fleet = serve::fleet::Fleet::new(self.roster(), stop.clone());
+        let sets = self.config.workersets.iter().map(|set| set.name.as_str().into()).collect();
+        let endpoints = Endpoints::new((self.registry.clone(), sets), &self.metrics, stop.clone());
+        let (fleet_run, endpoints_run) = (fleet.clone().run(), endpoints.clone().run());
+        tasks.spawn(async move { ("fleet view", never(fleet_run.await)) });
+        tasks.spawn(async move { ("endpoints view", never(endpoints_run.await)) });
+        Routes::new(fleet.into_server()).add_service(endpoints.into_server())
     }
 
     /// Keeps what is known of workers fresh.

@@ -2,7 +2,10 @@
 
 use tokio::{net::TcpListener, sync::watch, time::Duration};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Server as Transport, server::TcpIncoming};
+use tonic::{
+    service::Routes,
+    transport::{Server as Transport, server::TcpIncoming},
+};
 
 use super::{ext_proc::ExtProc, health};
 
@@ -25,6 +28,8 @@ pub struct ServeError(#[from] tonic::transport::Error);
 pub struct Server {
     /// The ext_proc front door.
     pub ext_proc: ExtProc,
+    /// What else is served beside it.
+    pub routes: Routes,
     /// Whether the fleet can serve.
     pub ready: watch::Receiver<bool>,
 }
@@ -47,6 +52,7 @@ impl Server {
             .initial_stream_window_size(STREAM_WINDOW)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .add_routes(self.routes)
             .add_service(health_service)
             .add_service(self.ext_proc.into_server())
             .serve_with_incoming_shutdown(
