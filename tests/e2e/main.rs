@@ -9,6 +9,7 @@
 
 mod apis;
 mod bodies;
+mod endpoints;
 mod engines;
 #[path = "../envoy_binary/mod.rs"]
 mod envoy_binary;

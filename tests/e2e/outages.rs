@@ -22,6 +22,11 @@ async fn duplex_fails_closed() {
 }
 
 #[tokio::test]
+async fn duplex_with_listed_engines_fails_closed() {
+    through("duplex-static.yaml", 500).await;
+}
+
+#[tokio::test]
 async fn original_dst_fails_closed() {
     through("original-dst.yaml", 500).await;
 }

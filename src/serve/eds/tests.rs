@@ -67,6 +67,7 @@ fn a_cluster_holds_its_live_workers_with_health_and_zone() {
     workers[1].terminating = true;
     workers[2].endpoint = "engine.local:8002".into();
     workers[3].endpoint = "[::1]:8003".into();
+    workers[3].topology = Topology::default();
     workers[6].endpoint = "10.0.0.1:8000".into();
     registry.replace_set("a", workers).unwrap();
     let status = |id| registry.get(WorkerId(id)).unwrap();
