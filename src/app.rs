@@ -34,8 +34,9 @@ use crate::{
     pipeline::{Pipeline, Rooms},
     prompt::{BodyBudget, Tokenizers, http_client},
     serve::{
-        self,
+        self, Tls,
         ext_proc::{ExtProc, Parts, deciding},
+        tls::TlsFiles,
     },
 };
 
@@ -79,15 +80,17 @@ pub struct App {
     load: Arc<LoadTable>,
     tokenizers: Arc<Tokenizers>,
     client: reqwest::Client,
+    tls: Option<(Tls, TlsFiles)>,
 }
 
 impl App {
     /// Builds the rooms, loads the fleet and binds the ports.
     ///
     /// # Errors
-    /// A workers file that does not load, an address that can't be bound.
+    /// TLS files that can't be used, an address that can't be bound.
     pub async fn build(config: Config) -> anyhow::Result<Self> {
         let metrics = Metrics::new();
+        let tls = Tls::load(&config.tls, &metrics).await?;
         let client = http_client(&config.tokenize).context("the HTTP client")?;
         let listener = bind(config.listen).await?;
         let admin_listener = match config.admin_listen {
@@ -104,6 +107,7 @@ impl App {
             admin_listener,
             metrics,
             client,
+            tls,
         })
     }
 
@@ -124,7 +128,7 @@ impl App {
     ///
     /// # Errors
     /// A task that must not end has ended.
-    pub async fn run(self, shutdown: CancellationToken) -> anyhow::Result<()> {
+    pub async fn run(mut self, shutdown: CancellationToken) -> anyhow::Result<()> {
         let draining = Arc::new(AtomicBool::new(false));
         let stop_serving = CancellationToken::new();
         let mut tasks: JoinSet<(&'static str, Task)> = JoinSet::new();
@@ -136,9 +140,9 @@ impl App {
             self.registry.clone(),
             (self.config.mock_mode, draining.clone()),
         ));
-        let server = serve::Server { ext_proc: self.ext_proc(), ready: is_ready };
-        let admin = self.admin_addr().map(|addr| addr.to_string());
-        tracing::info!(grpc = %self.listen_addr()?, admin = admin.as_deref().unwrap_or("off"), "listening");
+        let tls = self.spawn_tls(&mut tasks);
+        self.say_where(tls.as_ref())?;
+        let server = serve::Server { services: self.services(), ready: is_ready, tls };
         let mut front = JoinSet::new();
         front.spawn(server.run(self.listener, stop_serving.clone()));
         if let Some(listener) = self.admin_listener {
@@ -167,6 +171,26 @@ impl App {
             tracing::warn!(after = ?DRAIN, "requests were still in flight at the end of the drain");
         }
         Ok(())
+    }
+
+    /// What is in force on the gRPC listener, and who may call there.
+    fn say_where(&self, tls: Option<&Tls>) -> std::io::Result<()> {
+        let grpc = self.listen_addr()?;
+        let admin = self.admin_addr().map(|addr| addr.to_string());
+        let anybody = !tls.is_some_and(Tls::client_certificates);
+        tracing::info!(%grpc, admin = admin.as_deref().unwrap_or("off"), tls = tls.is_some(), mtls = !anybody, "listening");
+        if anybody && !grpc.ip().is_loopback() {
+            tracing::warn!(
+                %grpc,
+                "whoever reaches this listener may call it: it is for a trusted network, unless `tls.client_ca_file` is set"
+            );
+        }
+        Ok(())
+    }
+
+    /// Every service of the gRPC listener.
+    fn services(&self) -> serve::Services {
+        serve::Services::default().with_routing(self.ext_proc().into_server())
     }
 
     fn ext_proc(&self) -> ExtProc {

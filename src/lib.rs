@@ -6,6 +6,7 @@
 pub mod types; // plain domain types: no I/O, no async runtime
 pub mod config; // TOML -> validated `Config`
 pub mod observe; // metrics that every room records into
+pub mod files; // files that others replace, followed
 pub mod fleet; // who the workers are, and what state each is in
 pub mod cache; // which blocks each worker holds
 pub mod load; // in-flight reservations and scraped load

@@ -3,7 +3,10 @@
 use std::{io, io::IsTerminal, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use kinference::config::{Config, ConfigErrors, load_workers};
+use kinference::{
+    config::{Config, load_workers},
+    serve::tls,
+};
 use tracing_subscriber::EnvFilter;
 
 /// Picks, for every inference request, the engine that will answer it soonest.
@@ -36,7 +39,7 @@ async fn main() -> ExitCode {
         "json" => log.json().init(),
         _ => log.init(),
     }
-    let loaded = load(&args).map_err(|errors| writeln!(io::stderr(), "{errors}"));
+    let loaded = load(&args).await.map_err(|errors| writeln!(io::stderr(), "{errors}"));
     let Ok(config) = loaded else { return ExitCode::from(BAD_CONFIGURATION) };
     let done = match args.check {
         true => io::stdout().write_all(config.effective().as_bytes()).map_err(Into::into),
@@ -47,10 +50,11 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The configuration, its workers files validated with it; warnings are logged.
-fn load(args: &Args) -> Result<Config, ConfigErrors> {
+/// The configuration, the files that it names validated with it; warnings are logged.
+async fn load(args: &Args) -> anyhow::Result<Config> {
     let (config, mut warnings) = Config::load(&args.config)?;
     warnings.extend(load_workers(&config)?.1);
+    tls::check(&config.tls).await?;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     Ok(config)
 }

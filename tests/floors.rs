@@ -10,7 +10,7 @@ use std::{
 /// Rooms on the same floor may not import each other either.
 const FLOORS: &[&[&str]] = &[
     &["types"],
-    &["config", "observe"],
+    &["config", "observe", "files"],
     &["fleet"],
     &["cache", "load", "prompt", "policy"],
     &["route"],

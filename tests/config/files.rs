@@ -170,6 +170,7 @@ fn odd_files() {
 fn everything_set_prints_back() {
     let text = file(&[
         ("", "admin_listen = \"[::1]:1\"\nmock_mode = true\nbody_max_total_kb = 4294967295"),
+        ("[tls]", "cert_file = \"c d\"\nkey_file = \"/k\"\nclient_ca_file = \"../a\""),
         ("[ext_proc]", "tenant_header = \"X-T\"\ndeadline_ms = 4294967295"),
         ("[tokenize]", "pool_max_idle_per_host = 0\nlocal.mount_dir = \"a \\\" \\\\ b\""),
         ("[[profile]]", "name = \"q\\n'\\\"日本\""),
