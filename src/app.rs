@@ -178,13 +178,13 @@ impl App {
         let grpc = self.listen_addr()?;
         let admin = self.admin_addr().map(|addr| addr.to_string());
         let anybody = !tls.is_some_and(Tls::client_certificates);
-        tracing::info!(%grpc, admin = admin.as_deref().unwrap_or("off"), tls = tls.is_some(), mtls = !anybody, "listening");
         if anybody && !grpc.ip().is_loopback() {
             tracing::warn!(
                 %grpc,
                 "whoever reaches this listener may call it: it is for a trusted network, unless `tls.client_ca_file` is set"
             );
         }
+        tracing::info!(%grpc, admin = admin.as_deref().unwrap_or("off"), tls = tls.is_some(), mtls = !anybody, "listening");
         Ok(())
     }
 

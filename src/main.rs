@@ -53,8 +53,13 @@ async fn main() -> ExitCode {
 /// The configuration, the files that it names validated with it; warnings are logged.
 async fn load(args: &Args) -> anyhow::Result<Config> {
     let (config, mut warnings) = Config::load(&args.config)?;
-    warnings.extend(load_workers(&config)?.1);
-    tls::check(&config.tls).await?;
+    let mut wrong = Vec::new();
+    match load_workers(&config) {
+        Ok((_, more)) => warnings.extend(more),
+        Err(errors) => wrong.push(errors.to_string()),
+    }
+    wrong.extend(tls::check(&config.tls).await.err().map(|errors| errors.to_string()));
+    anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     Ok(config)
 }

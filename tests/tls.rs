@@ -6,7 +6,9 @@ mod trusting;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -388,25 +390,72 @@ async fn every_wrong_file_is_named_with_what_is_wrong() {
     tls::check(&TlsConfig::default()).await.unwrap();
 }
 
+/// Writes a configuration that uses the good pair.
+fn write_config(site: &Site, listen: &str, tls: &str) -> PathBuf {
+    site.config();
+    let text = format!(
+        "listen = \"{listen}\"\nmock_mode = true\n[tls]\n{tls}\n[[profile]]\nname = \"p\"\n\
+         [[workerset]]\nname = \"s\"\nprofile = \"p\"\nkv_block_size = 16\ndiscovery.workers_file = \"workers.toml\"\n"
+    );
+    fs::write(site.path("kinference.toml"), text).unwrap();
+    fs::write(site.path("workers.toml"), "workers = []").unwrap();
+    site.path("kinference.toml")
+}
+
+const FILES: &str = "cert_file = \"cert.pem\"\nkey_file = \"key.pem\"";
+
 #[test]
 fn the_command_line_checks_the_files_too() {
     let site = Site::new();
-    site.config();
-    let config = site.path("kinference.toml");
-    let text = "listen = \"127.0.0.1:0\"\n[tls]\ncert_file = \"cert.pem\"\nkey_file = \"key.pem\"\n\
-                [[profile]]\nname = \"p\"\n[[workerset]]\nname = \"s\"\nprofile = \"p\"\nkv_block_size = 16\n\
-                discovery.workers_file = \"workers.toml\"\n";
-    fs::write(&config, text).unwrap();
-    fs::write(site.path("workers.toml"), "workers = []").unwrap();
+    let config = write_config(&site, "127.0.0.1:0", FILES);
     assert_eq!(checked(&config), (Some(0), String::new()));
     fs::remove_file(site.path("key.pem")).unwrap();
+    fs::write(site.path("workers.toml"), "").unwrap();
     let (code, said) = checked(&config);
     assert_eq!(code, Some(64));
-    assert!(said.contains("`tls.key_file` is \"") && said.contains("key.pem"), "{said}");
+    assert!(
+        said.contains("`tls.key_file` is \"") && said.contains("key.pem\", which cannot be read"),
+        "{said}"
+    );
+    assert!(said.contains("workers.toml: 1 error"), "{said}");
+}
+
+#[test]
+fn a_listener_that_anybody_may_call_says_so() {
+    let mutual = format!("{FILES}\nclient_ca_file = \"ca.pem\"");
+    for (listen, tls, warned) in [
+        ("127.0.0.1:0", "", false),
+        ("0.0.0.0:0", "", true),
+        ("0.0.0.0:0", FILES, true),
+        ("0.0.0.0:0", "self_signed = true", true),
+        ("0.0.0.0:0", &mutual, false),
+    ] {
+        let site = Site::new();
+        let said = log_of_start(&write_config(&site, listen, tls));
+        assert_eq!(said.contains("it is for a trusted network"), warned, "{listen} {tls}: {said}");
+        assert_eq!(said.contains("\"tls\":true"), !tls.is_empty(), "{said}");
+    }
+}
+
+/// Everything that is logged until the server listens.
+fn log_of_start(config: &Path) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kinference"))
+        .args(["--log-format", "json", "--config"])
+        .arg(config)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut said, mut log) = (String::new(), BufReader::new(child.stderr.take().unwrap()));
+    while !said.contains("\"message\":\"listening\"") {
+        assert_ne!(log.read_line(&mut said).unwrap(), 0, "it ended: {said}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    said
 }
 
 fn checked(config: &Path) -> (Option<i32>, String) {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_kinference"))
+    let output = Command::new(env!("CARGO_BIN_EXE_kinference"))
         .args(["--check", "--config"])
         .arg(config)
         .output()
