@@ -134,3 +134,20 @@ async fn what_is_served_and_described_is_listed() {
         assert_eq!(names, ["grpc.health.v1.Health", own, Fleet::NAME, Picker::NAME]);
     }
 }
+
+#[tokio::test]
+async fn what_is_too_large_is_turned_away_alone() {
+    let running = serve().await;
+    let mut health = HealthClient::new(running.channel.clone());
+    let mut ask = async |name: usize, header: usize| {
+        let mut request = tonic::Request::new(HealthCheckRequest { service: "x".repeat(name) });
+        request.metadata_mut().insert("x-large", "x".repeat(header).parse().unwrap());
+        timeout(DEADLINE, health.check(request)).await.unwrap().unwrap_err()
+    };
+    // Found to be nobody's name: the message was read.
+    assert_eq!(ask(4_000_000, 15_000).await.code(), Code::NotFound);
+    assert_eq!(ask(5_000_000, 0).await.code(), Code::OutOfRange);
+    let refused = ask(1, 20_000).await;
+    assert!(refused.code() != Code::NotFound, "{refused:?}");
+    assert_eq!(ask(1, 0).await.code(), Code::NotFound);
+}

@@ -242,6 +242,9 @@ async fn a_made_certificate_serves_who_verifies_none() {
     let server = Running::start(&TlsConfig { client_ca_file: None, ..config.clone() }).await;
     let first = server.presented().await;
     assert_eq!(first, server.presented().await);
+    let endpoint = Endpoint::from_shared(format!("https://127.0.0.1:{}", server.port)).unwrap();
+    let endpoint = endpoint.tls_config_with_verifier(ClientTlsConfig::new(), Arc::new(trusting::Anybody));
+    check(&endpoint.unwrap().connect().await.unwrap()).await.unwrap();
     server.call(&site.trusting()).await.unwrap_err();
     // Another start makes another one; callers may need one of theirs all the same.
     let other = Running::start(&config).await;
