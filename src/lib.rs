@@ -12,6 +12,7 @@ pub mod load; // in-flight reservations and scraped load
 pub mod prompt; // request bodies: buffers, parsing, tokenization
 pub mod route; // predict, pick, replicate: candidates in, `Decision` out
 pub mod pipeline; // the one path from a parsed request to a `Decision`
+pub mod kubernetes; // what we ask of the API server
 pub mod ingest; // what engines tell us: KV events, scrapes, models
 pub mod discovery; // where workers come from
 pub mod serve; // the front doors
