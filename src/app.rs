@@ -2,6 +2,7 @@
 //!
 //! Long-lived tasks never return: one that does, or panics, ends the process with its name in the log.
 
+mod optional;
 mod tasks;
 mod workers;
 
@@ -38,6 +39,8 @@ use crate::{
         ext_proc::{ExtProc, Parts, deciding},
     },
 };
+
+use self::optional::Optional;
 
 /// How long requests in flight may go on after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -79,16 +82,18 @@ pub struct App {
     load: Arc<LoadTable>,
     tokenizers: Arc<Tokenizers>,
     client: reqwest::Client,
+    optional: Optional,
 }
 
 impl App {
     /// Builds the rooms, loads the fleet and binds the ports.
     ///
     /// # Errors
-    /// A workers file that does not load, an address that can't be bound.
+    /// An address that can't be bound, no Kubernetes credentials where a feature needs them.
     pub async fn build(config: Config) -> anyhow::Result<Self> {
         let metrics = Metrics::new();
         let client = http_client(&config.tokenize).context("the HTTP client")?;
+        let optional = Optional::build(&config, &metrics).await?;
         let listener = bind(config.listen).await?;
         let admin_listener = match config.admin_listen {
             Some(addr) => Some(bind(addr).await?),
@@ -104,6 +109,7 @@ impl App {
             admin_listener,
             metrics,
             client,
+            optional,
         })
     }
 
@@ -124,7 +130,7 @@ impl App {
     ///
     /// # Errors
     /// A task that must not end has ended.
-    pub async fn run(self, shutdown: CancellationToken) -> anyhow::Result<()> {
+    pub async fn run(mut self, shutdown: CancellationToken) -> anyhow::Result<()> {
         let draining = Arc::new(AtomicBool::new(false));
         let stop_serving = CancellationToken::new();
         let mut tasks: JoinSet<(&'static str, Task)> = JoinSet::new();
@@ -136,7 +142,8 @@ impl App {
             self.registry.clone(),
             (self.config.mock_mode, draining.clone()),
         ));
-        let server = serve::Server { ext_proc: self.ext_proc(), ready: is_ready };
+        let Optional { token_reviews, rate_limits } = std::mem::take(&mut self.optional);
+        let server = serve::Server { ext_proc: self.ext_proc(), token_reviews, rate_limits, ready: is_ready };
         let admin = self.admin_addr().map(|addr| addr.to_string());
         tracing::info!(grpc = %self.listen_addr()?, admin = admin.as_deref().unwrap_or("off"), "listening");
         let mut front = JoinSet::new();

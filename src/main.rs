@@ -21,13 +21,16 @@ struct Args {
     log_format: String,
 }
 
+/// The Kubernetes client logs each call that fails as an error; whoever called knows better how bad it is.
+const LOG: &str = "info,kube_client::client::builder=off";
+
 /// What shells know as a usage error.
 const BAD_CONFIGURATION: u8 = 64;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

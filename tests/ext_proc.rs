@@ -77,7 +77,12 @@ async fn serve() -> Running {
     let shutdown = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let running = Server { ext_proc: service(&metrics, limits), ready: is_ready };
+    let running = Server {
+        ext_proc: service(&metrics, limits),
+        token_reviews: None,
+        rate_limits: None,
+        ready: is_ready,
+    };
     let mut server = JoinSet::new();
     let stop = shutdown.clone();
     server.spawn(async move { running.run(listener, stop).await.unwrap() });

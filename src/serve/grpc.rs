@@ -4,7 +4,7 @@ use tokio::{net::TcpListener, sync::watch, time::Duration};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Server as Transport, server::TcpIncoming};
 
-use super::{ext_proc::ExtProc, health};
+use super::{ext_proc::ExtProc, health, rate_limiter::RateLimits, token_review::TokenReviews};
 
 /// A proxy keeps one stream open for as long as a request lives.
 const MAX_STREAMS: u32 = 65_536;
@@ -25,6 +25,10 @@ pub struct ServeError(#[from] tonic::transport::Error);
 pub struct Server {
     /// The ext_proc front door.
     pub ext_proc: ExtProc,
+    /// TokenReview, if served.
+    pub token_reviews: Option<TokenReviews>,
+    /// RateLimiter, if served.
+    pub rate_limits: Option<RateLimits>,
     /// Whether the fleet can serve.
     pub ready: watch::Receiver<bool>,
 }
@@ -49,6 +53,8 @@ impl Server {
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .add_service(health_service)
             .add_service(self.ext_proc.into_server())
+            .add_optional_service(self.token_reviews.map(TokenReviews::into_server))
+            .add_optional_service(self.rate_limits.map(RateLimits::into_server))
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(listener).with_nodelay(Some(true)),
                 shutdown.cancelled_owned(),
