@@ -12,15 +12,27 @@ MACHETE := .cache/cargo-machete/$(MACHETE_VERSION)
 
 .PHONY: help
 help: ## What there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
+
+# Sets the array `nextest`.
+NEXTEST := if cargo nextest --version >/dev/null 2>&1; then nextest=(cargo nextest); else nextest=($$($(TOOL) cargo-nextest) nextest); fi
 
 .PHONY: test
 test: ## All tests, with the real Envoy
 	@envoy=$$($(TOOL) envoy); \
-	if cargo nextest --version >/dev/null 2>&1; then nextest=(cargo nextest); else nextest=($$($(TOOL) cargo-nextest) nextest); fi; \
+	$(NEXTEST); \
 	set -x; \
 	KINFERENCE_TEST_ENVOY=$$envoy "$${nextest[@]}" run --locked --features sim --all-targets --no-fail-fast
 	cargo test --quiet --locked --features sim --doc
+
+# KINFERENCE_TEST_KUBECONFIG names a cluster to test against, KINFERENCE_TEST_APISERVER a folder with two programs:
+# `start DIR` starts an API server with its state under DIR and prints an admin kubeconfig, `stop DIR` ends it.
+.PHONY: test-kubernetes
+test-kubernetes: ## Only the tests with a real Kubernetes API server
+	@[[ -n "$${KINFERENCE_TEST_KUBECONFIG:-}$${KINFERENCE_TEST_APISERVER:-}" ]] || echo "SKIPPED: what needs a Kubernetes API server"; \
+	$(NEXTEST); \
+	set -x; \
+	"$${nextest[@]}" run --locked --features sim --no-fail-fast --test token_review
 
 .PHONY: lint
 lint: fmt clippy deny machete typos hadolint ## All that can be said without running it
