@@ -9,21 +9,36 @@ TOOL := python3 .ci/tools.py
 # Programs from crates that no wheel carries.
 MACHETE_VERSION := 0.9.2
 MACHETE := .cache/cargo-machete/$(MACHETE_VERSION)
+# The protos of the last release, as an image of buf's.
+RELEASED := proto/released.binpb
 
 .PHONY: help
 help: ## What there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
+
+# Sets the array `nextest`.
+NEXTEST := if cargo nextest --version >/dev/null 2>&1; then nextest=(cargo nextest); else nextest=($$($(TOOL) cargo-nextest) nextest); fi
 
 .PHONY: test
-test: ## All tests, with the real Envoy
+test: ## All tests, with the real Envoy and grpcurl
 	@envoy=$$($(TOOL) envoy); \
-	if cargo nextest --version >/dev/null 2>&1; then nextest=(cargo nextest); else nextest=($$($(TOOL) cargo-nextest) nextest); fi; \
+	grpcurl=$$($(TOOL) grpcurl); \
+	$(NEXTEST); \
 	set -x; \
-	KINFERENCE_TEST_ENVOY=$$envoy "$${nextest[@]}" run --locked --features sim --all-targets --no-fail-fast
+	KINFERENCE_TEST_ENVOY=$$envoy KINFERENCE_TEST_GRPCURL=$$grpcurl "$${nextest[@]}" run --locked --features sim --all-targets --no-fail-fast
 	cargo test --quiet --locked --features sim --doc
 
+# KINFERENCE_TEST_KUBECONFIG names a cluster to test against, KINFERENCE_TEST_APISERVER a folder with two programs:
+# `start DIR` starts an API server with its state under DIR and prints an admin kubeconfig, `stop DIR` ends it.
+.PHONY: test-kubernetes
+test-kubernetes: ## Only the tests with a real Kubernetes API server
+	@[[ -n "$${KINFERENCE_TEST_KUBECONFIG:-}$${KINFERENCE_TEST_APISERVER:-}" ]] || echo "SKIPPED: what needs a Kubernetes API server"; \
+	$(NEXTEST); \
+	set -x; \
+	"$${nextest[@]}" run --locked --features sim --no-fail-fast --test token_review
+
 .PHONY: lint
-lint: fmt clippy deny machete typos hadolint ## All that can be said without running it
+lint: fmt clippy deny machete typos hadolint proto ## All that can be said without running it
 
 .PHONY: fmt
 fmt:
@@ -52,6 +67,16 @@ typos:
 .PHONY: hadolint
 hadolint:
 	hadolint=$$($(TOOL) hadolint); $$hadolint Dockerfile
+
+# Callers compiled against a release must go on working with the next one: no change may break what its protos said.
+.PHONY: proto
+proto:
+	buf=$$($(TOOL) buf); $$buf lint proto; $$buf breaking proto --against $(RELEASED)
+
+# At a release, once its protos are final: commit the new image with it.
+.PHONY: proto-released
+proto-released: ## Take the protos as they are for what the next change is held against
+	buf=$$($(TOOL) buf); $$buf lint proto; $$buf build proto --exclude-source-info --output $(RELEASED)
 
 .PHONY: demo
 demo: ## Three engines, Envoy, Kinference and a comparison with random routing (DEMO_EXIT=1, DEMO_JSON=FILE)

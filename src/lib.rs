@@ -6,12 +6,15 @@
 pub mod types; // plain domain types: no I/O, no async runtime
 pub mod config; // TOML -> validated `Config`
 pub mod observe; // metrics that every room records into
+pub mod files; // files that others replace, followed
 pub mod fleet; // who the workers are, and what state each is in
 pub mod cache; // which blocks each worker holds
 pub mod load; // in-flight reservations and scraped load
 pub mod prompt; // request bodies: buffers, parsing, tokenization
 pub mod route; // predict, pick, replicate: candidates in, `Decision` out
+pub mod roster; // the fleet as it is shown to people and programs
 pub mod pipeline; // the one path from a parsed request to a `Decision`
+pub mod kubernetes; // what we ask of the API server
 pub mod ingest; // what engines tell us: KV events, scrapes, models
 pub mod discovery; // where workers come from
 pub mod serve; // the front doors

@@ -3,7 +3,10 @@
 use std::{io, io::IsTerminal, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use kinference::config::{Config, ConfigErrors, load_workers};
+use kinference::{
+    config::{Config, load_workers},
+    serve::tls,
+};
 use tracing_subscriber::EnvFilter;
 
 /// Picks, for every inference request, the engine that will answer it soonest.
@@ -24,8 +27,9 @@ struct Args {
 /// What shells know as a usage error.
 const BAD_CONFIGURATION: u8 = 64;
 
-/// Without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name.
-const DEFAULT_LOG: &str = "info,zeromq=warn";
+/// Without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name; and the Kubernetes client
+/// logs each call that fails as an error, where whoever called knows better how bad it is.
+const DEFAULT_LOG: &str = "info,zeromq=warn,kube_client::client::builder=off";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -39,7 +43,7 @@ async fn main() -> ExitCode {
         "json" => log.json().init(),
         _ => log.init(),
     }
-    let loaded = load(&args).map_err(|errors| writeln!(io::stderr(), "{errors}"));
+    let loaded = load(&args).await.map_err(|errors| writeln!(io::stderr(), "{errors}"));
     let Ok(config) = loaded else { return ExitCode::from(BAD_CONFIGURATION) };
     let done = match args.check {
         true => io::stdout().write_all(config.effective().as_bytes()).map_err(Into::into),
@@ -50,10 +54,16 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The configuration, its workers files validated with it; warnings are logged.
-fn load(args: &Args) -> Result<Config, ConfigErrors> {
+/// The configuration, the files that it names validated with it; warnings are logged.
+async fn load(args: &Args) -> anyhow::Result<Config> {
     let (config, mut warnings) = Config::load(&args.config)?;
-    warnings.extend(load_workers(&config)?.1);
+    let mut wrong = Vec::new();
+    match load_workers(&config) {
+        Ok((_, more)) => warnings.extend(more),
+        Err(errors) => wrong.push(errors.to_string()),
+    }
+    wrong.extend(tls::check(&config.tls).await.err().map(|errors| errors.to_string()));
+    anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     Ok(config)
 }

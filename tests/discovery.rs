@@ -14,6 +14,7 @@ use std::{
 use kinference::{
     config::Profile,
     discovery::{FleetWriter, StaticError, StaticFile},
+    files,
     fleet::{Registry, WorkerSet},
     observe::Metrics,
     types::WorkerId,
@@ -56,7 +57,7 @@ impl Site {
     async fn follow(&mut self, path: PathBuf) {
         let mut file = self.file("set", path);
         file.load_once().await.unwrap();
-        self.tasks.spawn(async move { match file.run().await {} });
+        self.tasks.spawn(async move { match files::follow(file).await {} });
     }
 
     fn names(&self) -> Vec<String> {

@@ -5,14 +5,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-mod envoy_binary;
+mod tools;
 
-use envoy_binary::envoy;
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
+use tools::envoy;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -88,6 +88,7 @@ fn envoy_holds_what_we_accept() {
     };
     for (name, key) in [
         ("duplex.yaml", "request_body_buffer_limit"),
+        ("duplex-static.yaml", "request_body_buffer_limit"),
         ("buffered-fail-open.yaml", "per_connection_buffer_limit_bytes"),
     ] {
         let text = fs::read_to_string(root().join("envoy").join(name)).unwrap();
@@ -104,7 +105,36 @@ fn ports_are_replaceable_by_text() {
         }
         let engines: Vec<_> =
             [8000, 8001, 8002].map(|p| text.matches(&format!("port_value: {p} ")).count()).into();
-        let wanted = if name == "original-dst.yaml" { vec![0; 3] } else { vec![1; 3] };
-        assert_eq!(engines, wanted, "{name}");
+        let listed = !["duplex.yaml", "original-dst.yaml"].contains(&&*name);
+        assert_eq!(engines, if listed { vec![1; 3] } else { vec![0; 3] }, "{name}");
     }
+}
+
+/// The cluster that a pick's header leads to follows the worker set that the sample configurations have.
+#[test]
+fn the_discovered_cluster_is_that_of_the_samples() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let text = read("envoy/duplex.yaml");
+    assert!(text.contains("cluster_header: x-kinference-backend\n"));
+    let value =
+        |key: &str| text.split(&format!("{key}: ")).nth(1).unwrap().lines().next().unwrap().to_owned();
+    let set = value("service_name").strip_prefix("kinference/").unwrap().to_owned();
+    assert!(text.contains(&format!("    - name: workerset/{set}\n")), "{set}");
+    for sample in ["config/kinference.toml", "examples/demo/kinference.toml"] {
+        assert!(read(sample).contains(&format!("[[workerset]]\nname = \"{set}\"")), "{sample}");
+    }
+}
+
+/// The two duplex samples differ in where the engines come from, and in nothing else.
+#[test]
+fn the_static_variant_is_kept_in_step() {
+    let read = |name: &str| fs::read_to_string(root().join("envoy").join(name)).unwrap();
+    let filters = |text: &str| {
+        let from = text.split("                http_filters:").nth(1).unwrap();
+        from.split("  clusters:").next().unwrap().to_owned()
+    };
+    let kinference = |text: &str| text.split("    - name: kinference\n").nth(1).unwrap().to_owned();
+    let (main, fixed) = (read("duplex.yaml"), read("duplex-static.yaml"));
+    assert_eq!(filters(&main), filters(&fixed));
+    assert_eq!(kinference(&main), kinference(&fixed));
 }

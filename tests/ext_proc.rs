@@ -22,7 +22,7 @@ use kinference::{
     pipeline::{Incoming, IncomingBody, Placement},
     prompt::BodyBudget,
     serve::{
-        Server,
+        Server, Services,
         ext_proc::{Decide, ExtProc, Parts},
     },
     types::{ErrorKind, Rejection},
@@ -77,7 +77,11 @@ async fn serve() -> Running {
     let shutdown = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let running = Server { ext_proc: service(&metrics, limits), ready: is_ready };
+    let running = Server {
+        services: Services::default().with_routing(service(&metrics, limits).into_server()),
+        ready: is_ready,
+        tls: None,
+    };
     let mut server = JoinSet::new();
     let stop = shutdown.clone();
     server.spawn(async move { running.run(listener, stop).await.unwrap() });

@@ -92,7 +92,7 @@ impl Run {
         match reply {
             Reply::RequestHeaders(edit) => {
                 self.headers += 1;
-                self.destination = edit.destination;
+                self.destination = edit.pick.map(|pick| pick.destination);
             }
             Reply::RequestChunk(chunk) => {
                 self.request_out.extend_from_slice(&chunk.bytes);

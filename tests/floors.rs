@@ -10,10 +10,10 @@ use std::{
 /// Rooms on the same floor may not import each other either.
 const FLOORS: &[&[&str]] = &[
     &["types"],
-    &["config", "observe"],
+    &["config", "observe", "files"],
     &["fleet"],
     &["cache", "load", "prompt", "policy"],
-    &["route"],
+    &["route", "roster"],
     &["pipeline"],
     &["kubernetes"],
     &["ingest", "discovery", "serve", "admin"],

@@ -77,7 +77,8 @@ def start_kinference(services, dir, engines):
 
 
 def start_envoy(services, dir, source, ports, engines):
-    """An Envoy with a configuration of the repository, its ports replaced. `ports`: {as written: as used}."""
+    """An Envoy with a configuration of the repository, its ports replaced. `ports`: {as written: as used}; `engines`:
+    those that it lists, if it does."""
     text = source.read_text().replace("address: 0.0.0.0", "address: 127.0.0.1")
     for i, engine in enumerate(engines):
         ports = {**ports, 8000 + i: int(address(engine["http"]).rsplit(":", 1)[1])}
@@ -100,14 +101,14 @@ def start(services, dir):
     grpc, admin = start_kinference(services, dir, engines)
     listener, other, envoy_admin, other_admin = port(10000), port(10001), port(9901), port(9902)
     picked = start_envoy(
-        services, dir, ROOT / "envoy" / "duplex.yaml", {10000: listener, 9901: envoy_admin, 9002: grpc}, engines
+        services, dir, ROOT / "envoy" / "duplex.yaml", {10000: listener, 9901: envoy_admin, 9002: grpc}, []
     )
     plain = start_envoy(services, dir, HERE / "random.yaml", {10001: other, 9902: other_admin}, engines)
     services.wait_until_ready(picked, f"http://127.0.0.1:{envoy_admin}/ready")
     services.wait_until_ready(plain, f"http://127.0.0.1:{other_admin}/ready")
     urls = {"kinference": listener, "random": other, "admin": admin, "envoy": envoy_admin}
     urls = {name: f"http://127.0.0.1:{number}" for name, number in urls.items()}
-    return {**urls, "engines": [f"http://{address(engine['http'])}" for engine in engines]}
+    return {**urls, "grpc": f"127.0.0.1:{grpc}", "engines": [f"http://{address(engine['http'])}" for engine in engines]}
 
 
 def invite(urls):
@@ -121,6 +122,7 @@ Still up, until Ctrl-C:
   metrics                       {urls["admin"]}/metrics
   the fleet                     {urls["admin"]}/api/fleet
   Envoy                         {urls["envoy"]}
+  the gRPC API (docs/grpc.md)   {urls["grpc"]}
 
   curl -N {urls["kinference"]}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
 """,

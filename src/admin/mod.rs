@@ -1,7 +1,5 @@
 //! HTTP for operators on `admin_listen`: `/metrics`, `/readyz`, `/livez`, `/api/fleet`. Read-only.
 
-mod fleet;
-
 use std::{
     convert::Infallible,
     sync::{
@@ -19,21 +17,12 @@ use axum::{
 };
 use tokio::net::TcpListener;
 
-use crate::{
-    cache::CacheIndex,
-    fleet::{Registry, readiness},
-    load::LoadTable,
-    observe::Metrics,
-};
+use crate::{fleet::readiness, observe::Metrics, roster::Roster};
 
 /// What the admin endpoints show.
 pub struct Admin {
-    /// Members and their status.
-    pub registry: Arc<Registry>,
-    /// Blocks held.
-    pub index: Arc<CacheIndex>,
-    /// Load.
-    pub load: Arc<LoadTable>,
+    /// The fleet.
+    pub roster: Roster,
     /// Everything registered.
     pub metrics: Metrics,
     /// Whether workers answer without ingest.
@@ -62,7 +51,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 }
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    let mut answer = readiness(&admin.registry.snapshot(), admin.mock_mode);
+    let mut answer = readiness(&admin.roster.registry.snapshot(), admin.mock_mode);
     if admin.draining.load(Ordering::Relaxed) {
         answer.ready = false;
         answer.reasons.insert(0, "shutting down".into());
@@ -72,5 +61,5 @@ async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 }
 
 async fn fleet_snapshot(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    Json(fleet::snapshot(&admin))
+    Json(serde_json::json!({ "workers": admin.roster.workers() }))
 }

@@ -15,8 +15,10 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     config::Discovery,
     discovery::{FleetWriter, StaticFile},
+    files,
     fleet::{self, Registry, WorkerSet},
     ingest::{kv::KvMetrics, models::ModelsPoller, scrape::Scraper},
+    serve::Tls,
 };
 
 use super::{App, Task, workers::WorkerTasks};
@@ -24,7 +26,7 @@ use super::{App, Task, workers::WorkerTasks};
 /// How stale gRPC health may be.
 const READINESS_POLL: Duration = Duration::from_millis(200);
 
-type Tasks = JoinSet<(&'static str, Task)>;
+pub(super) type Tasks = JoinSet<(&'static str, Task)>;
 
 impl App {
     /// Loads every worker set's workers, then watches where they come from.
@@ -46,9 +48,16 @@ impl App {
             let mut file =
                 StaticFile::new(set, (workers_file.clone(), self.config.mock_mode), writer.clone());
             file.load_once().await?;
-            tasks.spawn(async move { ("discovery", never(file.run().await)) });
+            tasks.spawn(async move { ("discovery", never(files::follow(file).await)) });
         }
         Ok(())
+    }
+
+    /// Keeps TLS as its files say; `None`: there is none.
+    pub(super) fn spawn_tls(&mut self, tasks: &mut Tasks) -> Option<Tls> {
+        let (tls, files) = self.tls.take()?;
+        tasks.spawn(async move { ("TLS files", never(files::follow(files).await)) });
+        Some(tls)
     }
 
     /// Keeps what is known of workers fresh.
@@ -89,6 +98,6 @@ pub(super) async fn readiness(
     }
 }
 
-fn never(never: Infallible) -> Task {
+pub(super) fn never(never: Infallible) -> Task {
     match never {}
 }

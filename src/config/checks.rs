@@ -14,6 +14,7 @@ use super::{
 /// Everything that holds between keys of the configuration.
 pub(super) fn config(config: &Config, report: &mut Report) {
     listeners(config, report);
+    config.tls.check(report);
     limits(config, report);
     predictors(config, report);
     references(config, report);

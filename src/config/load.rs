@@ -46,6 +46,7 @@ impl Config {
                 *workers_file = dir.join(&workers_file);
             }
         }
+        self.tls.resolve(dir);
         self.tokenize.mount_dir = self.tokenize.mount_dir.take().map(|mount| dir.join(mount));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     ExtProcConfig, KubernetesConfig, LeaderElectionConfig, MetricsConfig, PolicyConfig, Profile,
-    RateLimitConfig, TokenReviewConfig, TokenizeConfig, WorkerSetConfig,
+    RateLimitConfig, TlsConfig, TokenReviewConfig, TokenizeConfig, WorkerSetConfig,
     address::Bind,
     keys::Keys,
     kind::{Bool, Kib, MILLIS, SECS, count},
@@ -40,6 +40,8 @@ pub struct Config {
     pub workersets: Vec<WorkerSetConfig>,
     /// `[tokenize]`
     pub tokenize: TokenizeConfig,
+    /// `[tls]`
+    pub tls: TlsConfig,
     /// `[ext_proc]`
     pub ext_proc: ExtProcConfig,
     /// `[metrics]`
@@ -72,6 +74,7 @@ impl Config {
             profiles: Vec::new(),
             workersets: Vec::new(),
             tokenize: TokenizeConfig::default(),
+            tls: TlsConfig::default(),
             ext_proc: ExtProcConfig::default(),
             metrics: MetricsConfig::default(),
             policy: PolicyConfig::default(),
@@ -92,6 +95,7 @@ impl Config {
         keys.key("replay_timeout_ms", MILLIS, &mut self.replay_timeout);
         keys.key("observation_ttl_secs", SECS, &mut self.observation_ttl);
         self.body.keys(keys);
+        keys.section("tls", |keys| self.tls.keys(keys));
         keys.section("ext_proc", |keys| self.ext_proc.keys(keys));
         keys.section("tokenize", |keys| self.tokenize.keys(keys));
         keys.section("metrics", |keys| self.metrics.keys(keys));

@@ -25,8 +25,6 @@ impl Config {
         check(labelled, ("metrics.tenant_labels", &labels, "tenant labels"));
         check(self.policy.enabled, ("policy.enabled", &enabled, "routing policies"));
         check(self.kubernetes.enabled, ("kubernetes.enabled", &enabled, "worker sets from Kubernetes"));
-        check(self.token_review.enabled, ("token_review.enabled", &enabled, "token review"));
-        check(self.rate_limit.enabled, ("rate_limit.enabled", &enabled, "the rate limiter service"));
         check(self.leader_election.enabled, ("leader_election.enabled", &enabled, "leader election"));
         let mode = Value::String("kubernetes".into());
         for (index, set) in self.workersets.iter().enumerate() {

@@ -1,40 +1,21 @@
 //! Static discovery: a workers file, read at the start and at every change.
 //!
-//! The file's directory is watched, because editors replace files and Kubernetes swaps symlinks; a slow poll
-//! catches what no watch sees. An edit that can't be used is reported once, and the old fleet stays.
+//! An edit that can't be used is reported once, and the old fleet stays.
 
 use std::{
-    convert::Infallible,
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
-};
-
-use notify::{
-    Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
-    event::{AccessKind, AccessMode},
-};
-use tokio::{
-    io::AsyncReadExt,
-    sync::Notify,
-    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::FleetWriter;
 use crate::{
     config::{ConfigErrors, WorkerEntry, parse_workers},
+    files::{self, FromFiles},
     fleet::{IdTaken, Worker, WorkerSet},
     types::WorkerId,
 };
 
-/// How often the file is read without any sign of a change.
-const POLL: Duration = Duration::from_secs(5);
-/// A change is read once nothing moved for this long, or at the latest after [`UNQUIET`].
-const QUIET: Duration = Duration::from_millis(100);
-const UNQUIET: Duration = Duration::from_secs(2);
-/// What can't be used may be half written: it is read again after this, before it is reported.
-const SETTLE: Duration = Duration::from_millis(300);
 /// Largest workers file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
@@ -65,14 +46,12 @@ pub struct StaticFile {
     fleet: FleetWriter,
     /// The text that made the fleet what it is.
     applied: Option<String>,
-    /// The error that was reported last, so that it is reported once.
-    reported: Option<String>,
 }
 
 impl StaticFile {
     /// The workers of `set` come from the file at `path`; in mock mode they need no KV events.
     pub fn new(set: Arc<WorkerSet>, (path, mock_mode): (PathBuf, bool), fleet: FleetWriter) -> Self {
-        Self { set, path, mock_mode, fleet, applied: None, reported: None }
+        Self { set, path, mock_mode, fleet, applied: None }
     }
 
     /// Reads the file, unless it is as it was, and makes the fleet what it says.
@@ -94,70 +73,26 @@ impl StaticFile {
         self.applied = Some(text);
         Ok(())
     }
+}
 
-    /// Follows the file until the task is dropped.
-    pub async fn run(mut self) -> Infallible {
-        let changed = Arc::new(Notify::new());
-        // Held, because dropping it ends the watch.
-        let _watcher = watch(&self.path, changed.clone()).inspect_err(|error| {
-            tracing::warn!(file = %self.path.display(), %error, every = ?POLL, "can't be watched: polled only");
-        });
-        loop {
-            self.reload().await;
-            if timeout(POLL, changed.notified()).await.is_ok() {
-                let latest = Instant::now() + UNQUIET;
-                while Instant::now() < latest
-                    && timeout_at(latest.min(Instant::now() + QUIET), changed.notified()).await.is_ok()
-                {
-                }
-            }
-        }
+impl FromFiles for StaticFile {
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.path.clone()]
     }
 
-    /// Loads what is there now; reports what can't be used, once.
-    async fn reload(&mut self) {
-        let mut error = self.error().await;
-        if error.is_some() && error != self.reported {
-            sleep(SETTLE).await;
-            error = self.error().await;
-        }
-        if let Some(error) = error.as_ref().filter(|error| self.reported.as_ref() != Some(error)) {
-            self.fleet.refused();
-            tracing::error!(workerset = %self.set.name, %error, "the workers file can't be used: the fleet stays as it is");
-        }
-        self.reported = error;
+    async fn load(&mut self) -> Result<(), String> {
+        self.load_once().await.map_err(|error| error.to_string())
     }
 
-    async fn error(&mut self) -> Option<String> {
-        self.load_once().await.err().map(|error| error.to_string())
+    fn refused(&self, why: &str) {
+        self.fleet.refused();
+        tracing::error!(workerset = %self.set.name, error = why, "the workers file can't be used: the fleet stays as it is");
     }
 }
 
 async fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let file = tokio::fs::File::open(path).await?;
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).await?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("has more than {MAX_BYTES} bytes")));
-    }
-    Ok(text)
-}
-
-/// Notifies `changed` at changes in the directory of `path`.
-fn watch(path: &Path, changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // Our own reading is an event too. An error may stand for lost events: look.
-        if event.map_or(true, |event| is_change(event.kind)) {
-            changed.notify_one();
-        }
-    })?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    watcher.watch(directory.unwrap_or(Path::new(".")), RecursiveMode::NonRecursive)?;
-    Ok(watcher)
-}
-
-fn is_change(kind: EventKind) -> bool {
-    !matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
+    let content = files::read(path, MAX_BYTES).await?;
+    String::from_utf8(content).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
 fn worker(set: &Arc<WorkerSet>, entry: WorkerEntry) -> Worker {
@@ -173,38 +108,5 @@ fn worker(set: &Arc<WorkerSet>, entry: WorkerEntry) -> Worker {
         endpoint: entry.endpoint,
         topology: entry.topology,
         terminating: false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{config::Profile, fleet::Registry, observe::Metrics};
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_half_written_is_read_again_before_it_is_reported() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("workers.toml");
-        let (registry, metrics) = (Arc::new(Registry::default()), Metrics::new());
-        let set = WorkerSet {
-            name: "set".into(),
-            profile: Arc::new(Profile::default()),
-            kv_block_size: 16,
-            render_url: None,
-        };
-        let writer = FleetWriter::new(registry, &metrics);
-        let mut file = StaticFile::new(Arc::new(set), (path.clone(), false), writer);
-        let refusals = || metrics.render().contains("change=\"refused\"} 1\n");
-        std::fs::write(&path, "workers = [").unwrap();
-        tokio::join!(file.reload(), async {
-            sleep(SETTLE / 2).await;
-            std::fs::write(&path, "workers = []").unwrap();
-        });
-        assert!(!refusals() && file.applied.as_deref() == Some("workers = []"));
-        // One that stays as it is gets reported, once.
-        std::fs::write(&path, "workers = [").unwrap();
-        file.reload().await;
-        file.reload().await;
-        assert!(refusals());
     }
 }

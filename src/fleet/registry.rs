@@ -1,7 +1,7 @@
 //! The fleet's membership: one writer at a time, snapshots for readers, a stream of changes for tasks.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -42,7 +42,8 @@ pub struct IdTaken {
 /// The registry of workers.
 pub struct Registry {
     snapshot: ArcSwap<BTreeMap<WorkerId, Arc<Member>>>,
-    writer: Mutex<()>,
+    /// The worker sets that were described so far. Its lock makes writers wait for each other.
+    described: Mutex<BTreeSet<Arc<str>>>,
     generations: AtomicU64,
     changed: watch::Sender<u64>,
 }
@@ -51,7 +52,7 @@ impl Default for Registry {
     fn default() -> Self {
         Self {
             snapshot: ArcSwap::default(),
-            writer: Mutex::new(()),
+            described: Mutex::default(),
             generations: AtomicU64::new(1),
             changed: watch::channel(0).0,
         }
@@ -69,6 +70,11 @@ impl Registry {
         self.snapshot.load().get(&id).cloned()
     }
 
+    /// The worker sets whose members discovery has told, be it that there are none.
+    pub fn described(&self) -> BTreeSet<Arc<str>> {
+        self.described.lock().clone()
+    }
+
     /// Wakes at every change of membership; compare snapshots with [`diff`] to learn what changed.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
@@ -80,7 +86,7 @@ impl Registry {
     /// # Errors
     /// An id that another set has; then nothing changes.
     pub fn replace_set(&self, set: &str, workers: Vec<Worker>) -> Result<Vec<FleetEvent>, IdTaken> {
-        let _writer = self.writer.lock();
+        let mut described = self.described.lock();
         let old = self.snapshot.load_full();
         let mut new: BTreeMap<_, _> =
             old.iter().filter(|(_, m)| &*m.worker.set.name != set).map(|(id, m)| (*id, m.clone())).collect();
@@ -102,6 +108,9 @@ impl Registry {
                 }),
             };
             new.insert(member.worker.id, member);
+        }
+        if !described.contains(set) {
+            described.insert(set.into());
         }
         let events = diff(&old, &new);
         if !events.is_empty() {

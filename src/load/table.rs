@@ -240,6 +240,11 @@ impl Reservation {
         }
     }
 
+    /// Whether the first token was seen.
+    pub fn had_token(&self) -> bool {
+        self.had_token
+    }
+
     /// Another worker serves the request: the load goes to the end of its queue.
     pub fn move_to(&mut self, worker: WorkerId) {
         if worker != self.worker {

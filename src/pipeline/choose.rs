@@ -35,7 +35,7 @@ pub(super) fn choose(
     let claim = Claim {
         work_ms: held.map(|_| candidates[choice.chosen].prediction.prefill_ms),
         keys: held.map(|held| held.keys.sequence.clone()),
-        streamed: subject.stream,
+        streamed: subject.token_is_seen,
     };
     let reservation = load.reserve(winner.worker.id, claim);
     drop(load);
@@ -69,7 +69,7 @@ fn settle(
             continue;
         };
         let prompt_tokens = prompts.on(&member.worker).map(|held| held.keys.tokens);
-        match eligible(member, Demand { model, prompt_tokens, subset: None }) {
+        match eligible(member, Demand { model, prompt_tokens, ..Demand::default() }) {
             Ok(()) => field.members.push(member.clone()),
             Err(reason) => {
                 if reason == RemovedReason::PromptTooLong {

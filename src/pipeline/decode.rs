@@ -54,11 +54,7 @@ impl Decoding {
         let rejected = |kind, message: &str| Undecoded::Rejected(Rejection::new(kind, message));
         let Some(encoding) = encoding else { return Ok(Decoded { body, held: None }) };
         let most = kb(self.limits.request_bytes);
-        let room = timeout_at(deadline, self.free.clone().acquire_many_owned(most)).await;
-        let Ok(Ok(mut held)) = room else {
-            let why = "Too many encoded request bodies are being read at once. Please try again shortly.";
-            return Err(rejected(ErrorKind::Overloaded, why));
-        };
+        let mut held = self.room(self.limits.request_bytes, deadline).await.map_err(Undecoded::Rejected)?;
         let body =
             decoded(Some(encoding), body, self.limits.request_bytes).await.map_err(|error| match error {
                 DecodeError::UnknownEncoding => Undecoded::Unknown,
@@ -70,6 +66,20 @@ impl Decoding {
         let spare = most.saturating_sub(kb(body.len())) as usize;
         drop(held.split(spare));
         Ok(Decoded { body, held: Some(held) })
+    }
+
+    /// Room for that many bytes made of a body, by the deadline.
+    ///
+    /// # Errors
+    /// 429 when there is none by then.
+    pub(super) async fn room(
+        &self,
+        bytes: usize,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, Rejection> {
+        let room = timeout_at(deadline, self.free.clone().acquire_many_owned(kb(bytes))).await;
+        let why = "Too many encoded request bodies are being read at once. Please try again shortly.";
+        room.ok().and_then(Result::ok).ok_or_else(|| Rejection::new(ErrorKind::Overloaded, why))
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a front door knows of a request when the decision is due.
+//! What a front door knows of a request when the decision is due, and what may become of its body.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::types::RequestKind;
+use crate::{prompt::Splice, types::RequestKind};
 
 /// A request, as a front door hands it over.
 #[derive(Clone, Debug)]
@@ -25,6 +25,13 @@ pub struct Incoming {
     pub pool: Option<Arc<str>>,
     /// Only these `ip:port` may be picked, where the proxy says so.
     pub subset: Option<Vec<String>>,
+    /// None of these `ip:port` may be picked.
+    pub exclude: Vec<String>,
+    /// The model to route by, whatever the body names: the body is then made to name it.
+    pub model: Option<Arc<str>>,
+    /// We see the response, so that the first token of a streamed answer is not missed. Otherwise its prefill counts as
+    /// over once it was predicted to be, unless somebody tells of the token before.
+    pub sees_response: bool,
     /// The body.
     pub body: IncomingBody,
 }
@@ -38,4 +45,22 @@ pub enum IncomingBody {
     Empty,
     /// It comes after the decision (STREAMED mode).
     Unseen,
+}
+
+/// How the body has to change before it goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rewrite {
+    /// At these places of the body as it came.
+    Splices(Vec<Splice>),
+    /// To this one, which has no content encoding any more.
+    Whole(Bytes),
+}
+
+/// What a body says of itself before it is to be placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// The model that it names.
+    pub model: Option<Arc<str>>,
+    /// The client wants a streamed answer.
+    pub stream: bool,
 }

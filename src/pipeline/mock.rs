@@ -25,7 +25,7 @@ pub(super) fn choose(
     }
     let chosen = usize::try_from(hash.digest() % u64::try_from(field.members.len()).ok()?).ok()?;
     let winner = field.members.get(chosen)?.clone();
-    let claim = Claim { work_ms: None, keys: None, streamed: subject.stream };
+    let claim = Claim { work_ms: None, keys: None, streamed: subject.token_is_seen };
     let reservation = pipeline.rooms.load.lock().reserve(winner.worker.id, claim);
     let decision = Decision {
         model: subject.model.clone(),

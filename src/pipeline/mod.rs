@@ -34,13 +34,13 @@ use crate::{
     types::{Degradation, ErrorKind, Rejection, Removed, RemovedReason},
 };
 
-pub use incoming::{Incoming, IncomingBody};
+pub use incoming::{Incoming, IncomingBody, Inspected, Rewrite};
 pub use placement::Placement;
 
 use decode::Decoding;
 use metrics::PipelineMetrics;
 use sticky::StickyMap;
-use subject::Subject;
+use subject::{Nameless, Subject};
 
 /// The rooms that a decision draws on.
 pub struct Rooms {
@@ -108,21 +108,36 @@ impl Pipeline {
         decided
     }
 
+    /// Reads a request that is to be decided later. One whose body names no model is fine: it may be told by then.
+    ///
+    /// # Errors
+    /// A [`Rejection`] to answer the client with: the decision would find the same.
+    pub async fn inspect(&self, incoming: &Incoming) -> Result<Inspected, Rejection> {
+        let deadline = Instant::now() + self.deadline;
+        let subject = subject::read(incoming, (&self.decoding, deadline), Nameless::Fine).await?;
+        Ok(Inspected { model: subject.model, stream: subject.stream })
+    }
+
     async fn run(&self, incoming: &Incoming, deadline: Instant) -> Result<Placement, Rejection> {
-        let mut subject = subject::read(incoming, &self.decoding, deadline).await?;
+        let mut subject = subject::read(incoming, (&self.decoding, deadline), Nameless::Refused).await?;
         let field = self.field(incoming, &mut subject)?;
-        if self.mock {
-            return mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker);
-        }
-        let prompts = tokens::prepare(self, &mut subject, &field.members, deadline).await;
-        choose::choose(self, &subject, field, &prompts)
+        let mut placement = if self.mock {
+            mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker)?
+        } else {
+            let prompts = tokens::prepare(self, &mut subject, &field.members, deadline).await;
+            choose::choose(self, &subject, field, &prompts)?
+        };
+        (placement.streamed, placement.rewrite) = (subject.stream, subject.rewrite);
+        Ok(placement)
     }
 
     /// The workers that may serve it, before its length is known.
     fn field(&self, incoming: &Incoming, subject: &mut Subject) -> Result<Field, Rejection> {
         let fleet = self.rooms.registry.snapshot();
         let subset = incoming.subset.as_deref();
-        let of = |model: Option<&str>| Field::of(&fleet, Demand { model, subset, prompt_tokens: None });
+        let of = |model: Option<&str>| {
+            Field::of(&fleet, Demand { model, subset, exclude: &incoming.exclude, prompt_tokens: None })
+        };
         let mut field = of(subject.model.as_deref());
         if let Some(model) = &subject.model
             && field.is_of_other_models()

@@ -12,12 +12,16 @@ use crate::{
     types::{Decision, Outcome, Usage},
 };
 
-use super::{Pipeline, metrics::PipelineMetrics, sticky::StickyMap};
+use super::{Pipeline, Rewrite, metrics::PipelineMetrics, sticky::StickyMap};
 
 /// A decision with the load that it reserved. Dropping it unfinished counts as cancelled.
 pub struct Placement {
     /// What was decided.
     pub decision: Arc<Decision>,
+    /// The client asked for a streamed answer.
+    pub streamed: bool,
+    /// How the body has to change, if at all.
+    pub rewrite: Option<Rewrite>,
     /// Until it has ended.
     live: Option<Live>,
 }
@@ -49,17 +53,35 @@ impl Placement {
             decided_at: Instant::now(),
             mock: pipeline.mock,
         };
-        Self { decision: Arc::new(decision), live: Some(live) }
+        Self { decision: Arc::new(decision), streamed: false, rewrite: None, live: Some(live) }
     }
 
     /// A decision that holds no load and tells nobody how it went: for tests of the front doors.
     pub fn unreserved(decision: Arc<Decision>) -> Self {
-        Self { decision, live: None }
+        Self { decision, streamed: false, rewrite: None, live: None }
     }
 
-    /// The first byte of a streamed answer's body went by.
+    /// Keeps of the decision only the chosen candidate, for a holder of many placements.
+    pub fn slim(&mut self) {
+        let decision = &self.decision;
+        self.decision = Arc::new(Decision {
+            model: decision.model.clone(),
+            prompt_tokens: decision.prompt_tokens,
+            candidates: vec![decision.primary().clone()],
+            chosen: 0,
+            fallbacks: Vec::new(),
+            removed: Vec::new(),
+            degraded: decision.degraded.clone(),
+            replicated: decision.replicated,
+        });
+    }
+
+    /// The first byte of a streamed answer's body went by. Counts once.
     pub fn first_token(&mut self) {
         let Some(live) = &mut self.live else { return };
+        if live.reservation.had_token() {
+            return;
+        }
         live.reservation.first_token();
         let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
         live.metrics.ttft(predicted, live.decided_at.elapsed());

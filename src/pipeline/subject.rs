@@ -6,12 +6,12 @@ use bytes::Bytes;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
-    prompt::{ParsedRequest, named_model, parse},
-    types::{Degradation, ErrorKind, Rejection, RequestKind, is_json},
+    prompt::{ParsedRequest, Splice, name_model, named_model, parse, spliced},
+    types::{Api, Degradation, ErrorKind, Rejection, RequestKind, is_json},
 };
 
 use super::{
-    Incoming, IncomingBody,
+    Incoming, IncomingBody, Rewrite,
     decode::{Decoded, Decoding, Undecoded},
 };
 
@@ -27,11 +27,17 @@ pub(super) struct Subject {
     pub parsed: Option<Arc<ParsedRequest>>,
     /// The client wants a streamed answer.
     pub stream: bool,
+    /// Its first token is certain to be seen, once there is one.
+    pub token_is_seen: bool,
+    /// The front door demands the model.
+    pub demanded: bool,
+    /// What has to change in its body.
+    pub rewrite: Option<Rewrite>,
     /// The stored response that it goes on from or asks for.
     pub made_before: Option<Arc<str>>,
     /// What is not known of it.
     pub degraded: Vec<Degradation>,
-    /// The room that its decoded body takes.
+    /// The room that what was made of its body takes.
     _held: Option<OwnedSemaphorePermit>,
 }
 
@@ -42,7 +48,7 @@ impl Subject {
 
     /// An inference call whose model nobody serves is answered 404; of other calls the engines know better.
     pub(super) fn must_name_a_served_model(&self) -> bool {
-        self.parsed.is_some() || self.made_before.is_some()
+        self.demanded || self.parsed.is_some() || self.made_before.is_some()
     }
 
     /// Notes what is not known, once.
@@ -53,14 +59,36 @@ impl Subject {
     }
 }
 
+/// What of an inference call whose model nobody names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nameless {
+    /// It can't be placed.
+    Refused,
+    /// It is not to be placed yet.
+    Fine,
+}
+
 /// Reads a request.
 ///
 /// # Errors
 /// A body that is not what its path and content type say, or that there is no room to decode.
 pub(super) async fn read(
     incoming: &Incoming,
-    decoding: &Decoding,
-    deadline: Instant,
+    room: (&Decoding, Instant),
+    nameless: Nameless,
+) -> Result<Subject, Rejection> {
+    let mut subject = content(incoming, room, nameless).await?;
+    subject.token_is_seen = subject.stream && incoming.sees_response;
+    if let Some(model) = &incoming.model {
+        (subject.model, subject.demanded) = (Some(model.clone()), true);
+    }
+    Ok(subject)
+}
+
+async fn content(
+    incoming: &Incoming,
+    (decoding, deadline): (&Decoding, Instant),
+    nameless: Nameless,
 ) -> Result<Subject, Rejection> {
     let content_type = incoming.content_type.as_deref().filter(|value| !value.trim().is_empty());
     let api = match &incoming.kind {
@@ -81,16 +109,28 @@ pub(super) async fn read(
         IncomingBody::Empty => Bytes::new(),
         IncomingBody::Full(body) => body.clone(),
     };
-    let decoded = decoding.run(incoming.content_encoding.as_deref(), body, deadline).await;
-    let Decoded { body, held } = match decoded {
+    let encoding = incoming.content_encoding.as_deref();
+    let decoded = decoding.run(encoding, body, deadline).await;
+    let Decoded { body, mut held } = match decoded {
         Ok(decoded) => decoded,
         Err(Undecoded::Unknown) => return Ok(Subject::load_only(Degradation::UnknownEncoding)),
         Err(Undecoded::Rejected(rejection)) => return Err(rejection),
     };
-    let parsed = off_thread(body, move |body| parse(api, body))
+    let model = incoming.model.clone();
+    if model.is_some() {
+        // A copy that names it may be made.
+        let copy = decoding.room(body.len(), deadline).await?;
+        match &mut held {
+            Some(held) => held.merge(copy),
+            None => held = Some(copy),
+        }
+    }
+    let call = Call { api, nameless, encoded: encoding.is_some() };
+    let (parsed, rewrite) = off_thread(body, move |body| call.read(body, model.as_deref()))
         .await
         .unwrap_or_else(|| Err(Rejection::new(ErrorKind::Internal, "The request could not be read.")))?;
     let mut subject = Subject {
+        rewrite,
         model: parsed.model.clone(),
         stream: parsed.stream,
         made_before: parsed.previous_response_id.clone(),
@@ -106,6 +146,37 @@ pub(super) async fn read(
     Ok(subject)
 }
 
+/// How an inference call is read.
+#[derive(Clone, Copy)]
+struct Call {
+    api: Api,
+    nameless: Nameless,
+    encoded: bool,
+}
+
+impl Call {
+    /// Parses a decoded body, where a model is given as one that names it.
+    fn read(self, body: &Bytes, model: Option<&str>) -> Result<(ParsedRequest, Option<Rewrite>), Rejection> {
+        let Some(model) = model else {
+            let parse = if self.nameless == Nameless::Fine { ParsedRequest::read } else { parse };
+            return Ok((parse(self.api, body)?, None));
+        };
+        let (body, rewrite) = renamed(body, model, self.encoded);
+        Ok((ParsedRequest::read(self.api, &body)?, rewrite))
+    }
+}
+
+/// A decoded body as one that names the model, and what of the body as it came has to change for that.
+fn renamed(body: &Bytes, model: &str, encoded: bool) -> (Bytes, Option<Rewrite>) {
+    let splices: Vec<Splice> = name_model(body, model).unwrap_or_default();
+    if splices.is_empty() {
+        return (body.clone(), None);
+    }
+    let body = spliced(body, &splices);
+    let rewrite = if encoded { Rewrite::Whole(body.clone()) } else { Rewrite::Splices(splices) };
+    (body, Some(rewrite))
+}
+
 /// A call that we know nothing of but that it is JSON: where it names a model, only who serves it will do. What is
 /// wrong with it the engine says.
 async fn other_call(incoming: &Incoming, decoding: &Decoding, deadline: Instant) -> Subject {
@@ -113,7 +184,12 @@ async fn other_call(incoming: &Incoming, decoding: &Decoding, deadline: Instant)
     if let IncomingBody::Full(body) = &incoming.body
         && let Ok(decoded) = decoding.run(incoming.content_encoding.as_deref(), body.clone(), deadline).await
     {
-        subject.model = off_thread(decoded.body, |body| named_model(body)).await.flatten();
+        let (model, encoded) = (incoming.model.clone(), incoming.content_encoding.is_some());
+        let named = off_thread(decoded.body, move |body| match model {
+            Some(model) => (None, renamed(body, &model, encoded).1),
+            None => (named_model(body), None),
+        });
+        (subject.model, subject.rewrite) = named.await.unwrap_or_default();
     }
     subject
 }
@@ -146,6 +222,9 @@ mod tests {
             tags: Vec::new(),
             pool: None,
             subset: None,
+            exclude: Vec::new(),
+            model: None,
+            sees_response: true,
             body: IncomingBody::Full(Bytes::from_static(body.as_bytes())),
         }
     }
@@ -161,7 +240,9 @@ mod tests {
         for (content_type, body, model) in table {
             let deadline = Instant::now() + Duration::from_secs(5);
             let decoding = Decoding::new(crate::config::BodyLimits::default());
-            let subject = read(&embeddings(content_type, body), &decoding, deadline).await.unwrap();
+            let subject = read(&embeddings(content_type, body), (&decoding, deadline), Nameless::Refused)
+                .await
+                .unwrap();
             assert_eq!(subject.model.as_deref(), model, "{body}");
             assert_eq!(subject.degraded, [Degradation::NotInference]);
             assert!(!subject.must_name_a_served_model());

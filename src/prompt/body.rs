@@ -1,6 +1,6 @@
 //! Request bodies while they arrive, under a cap per request and one for all of them together. Bytes.
 //!
-//! Invariant: `held_bytes` is the sum of what the living `Body` values hold; dropping one gives it back.
+//! Invariant: `held_bytes` is the sum of what the living `Body` values hold and were charged; dropping one gives it back.
 //! Small chunks are joined as they come, so that a drip of single bytes costs no more than its bytes.
 
 use std::sync::{
@@ -45,7 +45,7 @@ impl BodyBudget {
 
     /// An empty body.
     pub fn open(self: &Arc<Self>) -> Body {
-        Body { budget: Arc::clone(self), pieces: Vec::new(), small: BytesMut::new(), len: 0 }
+        Body { budget: Arc::clone(self), pieces: Vec::new(), small: BytesMut::new(), len: 0, charged: 0 }
     }
 
     /// Bytes held now.
@@ -65,6 +65,14 @@ impl BodyBudget {
             self.gauge.add(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
         taken
+    }
+
+    fn take_or_reject(&self, bytes: usize) -> Result<(), Rejection> {
+        if self.take(bytes) {
+            return Ok(());
+        }
+        let message = "Too many request bodies are being received at once. Please try again shortly.";
+        Err(self.reject(ErrorKind::Overloaded, message.into()))
     }
 
     fn give_back(&self, bytes: usize) {
@@ -92,6 +100,7 @@ pub struct Body {
     pieces: Vec<Bytes>,
     small: BytesMut,
     len: usize,
+    charged: usize,
 }
 
 impl Body {
@@ -103,10 +112,7 @@ impl Body {
         if chunk.len() > self.budget.limits.request_bytes - self.len {
             return Err(self.budget.too_large());
         }
-        if !self.budget.take(chunk.len()) {
-            let message = "Too many request bodies are being received at once. Please try again shortly.";
-            return Err(self.budget.reject(ErrorKind::Overloaded, message.into()));
-        }
+        self.budget.take_or_reject(chunk.len())?;
         self.len += chunk.len();
         if chunk.len() < SMALL_CHUNK && self.len > chunk.len() {
             self.small.extend_from_slice(&chunk);
@@ -117,6 +123,16 @@ impl Body {
             self.seal();
             self.pieces.push(chunk);
         }
+        Ok(())
+    }
+
+    /// Counts what is held along with the body, its head for one, until the body is dropped.
+    ///
+    /// # Errors
+    /// 429 when all bodies together pass their cap.
+    pub fn charge(&mut self, bytes: usize) -> Result<(), Rejection> {
+        self.budget.take_or_reject(bytes)?;
+        self.charged += bytes;
         Ok(())
     }
 
@@ -158,7 +174,7 @@ impl Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        self.budget.give_back(self.len);
+        self.budget.give_back(self.len + self.charged);
     }
 }
 
@@ -191,8 +207,12 @@ mod tests {
         two.expect_length(100).unwrap();
         two.push(Bytes::from(vec![0; 50])).unwrap();
         assert_eq!(budget.held_bytes(), 150);
+        assert_eq!(two.charge(1).unwrap_err().kind, ErrorKind::Overloaded);
         drop(one);
-        assert_eq!(budget.held_bytes(), 50);
+        two.charge(30).unwrap();
+        assert_eq!((budget.held_bytes(), two.len()), (80, 50));
+        drop(two);
+        assert_eq!(budget.held_bytes(), 0);
     }
 
     proptest! {

@@ -8,10 +8,12 @@ mod chat;
 mod encoding;
 mod fields;
 mod media;
+mod rename;
 mod request;
 mod tokenize;
 
 pub use body::{Body, BodyBudget};
 pub use encoding::{DecodeError, decoded};
+pub use rename::{Splice, name_model, spliced, spliced_len};
 pub use request::{ParsedRequest, Prompts, named_model, parse};
 pub use tokenize::{LocalModel, TokenizeError, TokenizeTarget, Tokenizers, http_client};

@@ -11,6 +11,8 @@ pub struct Demand<'a> {
     pub model: Option<&'a str>,
     /// Only these `ip:port`.
     pub subset: Option<&'a [String]>,
+    /// None of these `ip:port`.
+    pub exclude: &'a [String],
     /// Tokens of the prompt, where known.
     pub prompt_tokens: Option<usize>,
 }
@@ -26,6 +28,9 @@ pub fn eligible(member: &Member, demand: Demand<'_>) -> Result<(), RemovedReason
     }
     if demand.subset.is_some_and(|subset| !subset.iter().any(|e| **e == *member.worker.endpoint)) {
         return Err(RemovedReason::NotInSubset);
+    }
+    if demand.exclude.iter().any(|e| **e == *member.worker.endpoint) {
+        return Err(RemovedReason::Excluded);
     }
     if member.status.is_evicted() {
         return Err(RemovedReason::Evicted);

@@ -1,32 +1,87 @@
-//! The gRPC server on `listen`: ext_proc and health, tuned for a proxy that keeps one stream per request.
+//! The gRPC server on `listen`: the front doors with health and reflection, over TLS or not.
+//!
+//! Invariant: whoever adds a service here also gives it a health name; there is no other list of services.
 
-use tokio::{net::TcpListener, sync::watch, time::Duration};
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Server as Transport, server::TcpIncoming};
+use tonic::{
+    body::Body, codegen::Service, server::NamedService, service::RoutesBuilder,
+    transport::Server as Transport,
+};
 
-use super::{ext_proc::ExtProc, health};
+use super::{
+    health, limits, reflection,
+    tls::{self, Tls},
+};
 
-/// A proxy keeps one stream open for as long as a request lives.
-const MAX_STREAMS: u32 = 65_536;
-/// Clients that go away reset streams in bursts; a proxy's connection must survive them.
-const MAX_RESETS: usize = 65_536;
-/// Bodies of many streams share a connection.
-const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const KEEPALIVE: Duration = Duration::from_secs(30);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Why the server ended.
+/// Why the server ended, or never began.
 #[derive(Debug, thiserror::Error)]
-#[error("gRPC server: {0}")]
-pub struct ServeError(#[from] tonic::transport::Error);
+pub enum ServeError {
+    /// The transport's.
+    #[error("gRPC server: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// Descriptors that don't fit together: a fault of ours.
+    #[error("gRPC reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
 
-/// What is served.
+/// What is served, beside health and reflection.
+#[derive(Default)]
+pub struct Services {
+    routes: RoutesBuilder,
+    names: health::Names,
+}
+
+impl Services {
+    /// Adds a service that answers whatever the state of the fleet.
+    #[must_use]
+    pub fn with<S: GrpcService>(mut self, service: S) -> Self {
+        self.names.always.push(S::NAME);
+        self.routes.add_service(service);
+        self
+    }
+
+    /// Adds a service that is of use only while the fleet can serve: its health follows readiness.
+    #[must_use]
+    pub fn with_routing<S: GrpcService>(mut self, service: S) -> Self {
+        self.names.ready.push(S::NAME);
+        self.routes.add_service(service);
+        self
+    }
+}
+
+/// A generated service: what the router takes.
+pub trait GrpcService:
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
+    + NamedService
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> GrpcService for S where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// The server.
 pub struct Server {
-    /// The ext_proc front door.
-    pub ext_proc: ExtProc,
+    /// What is served.
+    pub services: Services,
     /// Whether the fleet can serve.
     pub ready: watch::Receiver<bool>,
+    /// What connections are secured with; `None`: they are not.
+    pub tls: Option<Tls>,
 }
 
 impl Server {
@@ -34,33 +89,39 @@ impl Server {
     /// How long that may take is the caller's to bound.
     ///
     /// # Errors
-    /// The transport's.
+    /// See [`ServeError`].
     pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
         // A server that failed needs no health any more; the caller's token is not ours to cancel.
         let healthy = shutdown.child_token();
         let (reporter, health_service) = tonic_health::server::health_reporter();
-        let server = Transport::builder()
-            .max_concurrent_streams(MAX_STREAMS)
-            .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
-            .http2_max_local_error_reset_streams(Some(MAX_RESETS))
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .add_service(health_service)
-            .add_service(self.ext_proc.into_server())
-            .serve_with_incoming_shutdown(
-                TcpIncoming::from(listener).with_nodelay(Some(true)),
-                shutdown.cancelled_owned(),
-            );
+        let Services { mut routes, names } = self.services;
+        routes.add_service(health_service);
+        reflection::add(&mut routes, names.always.iter().chain(&names.ready).copied())?;
+        let router = transport().add_routes(routes.routes());
+        let stop = shutdown.cancelled_owned();
         let (served, ()) = tokio::join!(
             async {
-                let served = server.await;
+                let served = match self.tls {
+                    Some(tls) => router.serve_with_incoming_shutdown(tls::secured(listener, tls), stop).await,
+                    None => router.serve_with_incoming_shutdown(tls::plain(listener), stop).await,
+                };
                 healthy.cancel();
                 served
             },
-            health::follow(reporter, self.ready, healthy.clone()),
+            health::follow(reporter, names, self.ready, healthy.clone()),
         );
         Ok(served?)
     }
+}
+
+fn transport() -> Transport {
+    Transport::builder()
+        .max_concurrent_streams(limits::STREAMS)
+        .http2_max_pending_accept_reset_streams(Some(limits::RESETS))
+        .http2_max_local_error_reset_streams(Some(limits::RESETS))
+        .http2_max_header_list_size(limits::HEADERS)
+        .initial_connection_window_size(limits::CONNECTION_WINDOW)
+        .initial_stream_window_size(limits::STREAM_WINDOW)
+        .http2_keepalive_interval(Some(limits::KEEPALIVE))
+        .http2_keepalive_timeout(Some(limits::KEEPALIVE_TIMEOUT))
 }

@@ -1,9 +1,8 @@
 //! gRPC health: who may be sent traffic, under the names that gateways and probes ask for.
 //!
-//! `liveness` and the empty name say that the process runs; `readiness` and the ext_proc service's name follow
-//! the readiness of the fleet. While draining, only `liveness` serves.
+//! `liveness`, the empty name and services that need no fleet say that the process runs; `readiness` and the
+//! services that route follow the readiness of the fleet. Once the server stops, only `liveness` serves.
 
-use envoy_types::pb::envoy::service::ext_proc::v3::external_processor_server::SERVICE_NAME;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -12,12 +11,32 @@ const OVERALL: &str = "";
 const LIVENESS: &str = "liveness";
 const READINESS: &str = "readiness";
 
+/// The full names of services, by what their health follows.
+pub struct Names {
+    /// The server's own.
+    pub always: Vec<&'static str>,
+    /// The fleet's.
+    pub ready: Vec<&'static str>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { always: vec![OVERALL], ready: vec![READINESS] }
+    }
+}
+
 /// Keeps the reported health true until `shutdown`.
-pub async fn follow(reporter: HealthReporter, mut ready: watch::Receiver<bool>, shutdown: CancellationToken) {
-    set(&reporter, &[OVERALL, LIVENESS], true).await;
+pub async fn follow(
+    reporter: HealthReporter,
+    names: Names,
+    mut ready: watch::Receiver<bool>,
+    shutdown: CancellationToken,
+) {
+    set(&reporter, &[LIVENESS], true).await;
+    set(&reporter, &names.always, true).await;
     loop {
         let now = *ready.borrow_and_update();
-        set(&reporter, &[READINESS, SERVICE_NAME], now).await;
+        set(&reporter, &names.ready, now).await;
         tokio::select! {
             () = shutdown.cancelled() => break,
             changed = ready.changed() => if changed.is_err() {
@@ -27,7 +46,8 @@ pub async fn follow(reporter: HealthReporter, mut ready: watch::Receiver<bool>, 
             },
         }
     }
-    set(&reporter, &[OVERALL, READINESS, SERVICE_NAME], false).await;
+    set(&reporter, &names.always, false).await;
+    set(&reporter, &names.ready, false).await;
 }
 
 async fn set(reporter: &HealthReporter, names: &[&str], serving: bool) {

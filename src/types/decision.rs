@@ -97,10 +97,29 @@ pub enum RemovedReason {
     PromptTooLong,
     /// It is not in the subset that the proxy gave.
     NotInSubset,
+    /// The caller wants none of it.
+    Excluded,
     /// It keeps failing.
     Failing,
     /// It left the fleet, or is another one now, while the request was being read.
     Gone,
+}
+
+impl RemovedReason {
+    /// The word in logs and answers.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::OtherModel => "other_model",
+            Self::Evicted => "evicted",
+            Self::Terminating => "terminating",
+            Self::Asleep => "asleep",
+            Self::PromptTooLong => "prompt_too_long",
+            Self::NotInSubset => "not_in_subset",
+            Self::Excluded => "excluded",
+            Self::Failing => "failing",
+            Self::Gone => "gone",
+        }
+    }
 }
 
 /// A worker that was no candidate, and why.

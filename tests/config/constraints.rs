@@ -9,6 +9,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         &["1", "\"true\"", "0.0"],
         &[
             " mock_mode",
+            "[tls] self_signed",
             "[ext_proc] trust_headers",
             "[ext_proc] explain_headers",
             "[tokenize.local] warmup",
@@ -137,6 +138,13 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         "\"a b\"",
     ),
     (
+        "a path",
+        &["\"\"", "3"],
+        // One without the others does not do.
+        &["[tls] cert_file", "[tls] key_file", "[tls] client_ca_file"],
+        "",
+    ),
+    (
         "an IP address and a port",
         &["\"\"", "\"9002\"", "\":9002\"", "\"host:9002\"", "9002"],
         &[" listen", " admin_listen"],
@@ -211,6 +219,10 @@ type Constraint = (&'static [(&'static str, &'static str)], &'static str, &'stat
 const CONSTRAINTS: &[Constraint] = &[
     (&[("", "-listen")], "listen", &["required"]),
     (&[("", "admin_listen = \"0.0.0.0:9002\"")], "admin_listen", &["0.0.0.0:9002", "other than `listen`"]),
+    (&[("[tls]", "cert_file = \"c\"")], "tls.key_file", &["required", "private key"]),
+    (&[("[tls]", "key_file = \"k\"")], "tls.cert_file", &["required", "certificate"]),
+    (&[("[tls]", "client_ca_file = \"a\"")], "tls.cert_file", &["required", "`self_signed = true`"]),
+    (&[("[tls]", "self_signed = true\nkey_file = \"k\"")], "tls.self_signed", &["true", "`cert_file`"]),
     (&[("", "body_max_total_kb = 4096")], "body_max_request_kb", &["8192", "at most", "4096"]),
     (&[("[[profile]]", "-name")], "profile[0].name", &["required"]),
     (&[("[[workerset]]", "-name")], "workerset[0].name", &["required"]),

@@ -9,8 +9,15 @@
 
 mod apis;
 mod bodies;
+mod endpoints;
 mod engines;
-#[path = "../envoy_binary/mod.rs"]
-mod envoy_binary;
+#[path = "../tools/mod.rs"]
+mod tools;
+mod grpcurl;
+mod native;
 mod outages;
+#[path = "../../examples/pick/proxy.rs"]
+mod proxy;
 mod stack;
+#[path = "../../examples/pick/usage.rs"]
+mod usage;

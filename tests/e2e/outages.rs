@@ -18,12 +18,17 @@ async fn through(sample: &str, without: u16) {
 
 #[tokio::test]
 async fn duplex_fails_closed() {
-    through("duplex.yaml", 500).await;
+    through("duplex.yaml", 503).await;
+}
+
+#[tokio::test]
+async fn duplex_with_listed_engines_fails_closed() {
+    through("duplex-static.yaml", 503).await;
 }
 
 #[tokio::test]
 async fn original_dst_fails_closed() {
-    through("original-dst.yaml", 500).await;
+    through("original-dst.yaml", 503).await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::envoy_binary::envoy;
+use crate::tools::envoy;
 
 /// The longest that any condition is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -179,7 +179,7 @@ fn write_config(dir: &Path, [listen, admin]: [&str; 2], extra: &str) {
     let text = format!(
         "listen = \"{listen}\"\nadmin_listen = \"{admin}\"\nmetrics_poll_ms = 200\nmodels_refresh_secs = 1\n{extra}\n\
          [[profile]]\nname = \"p\"\ntokenize.mode = \"local\"\npicker.seed = 7\n\
-         [[workerset]]\nname = \"pool\"\nprofile = \"p\"\nkv_block_size = 16\n\
+         [[workerset]]\nname = \"local\"\nprofile = \"p\"\nkv_block_size = 16\n\
          [workerset.discovery]\nmode = \"static\"\nworkers_file = \"workers.toml\"\n\
          [tokenize]\nlocal.mount_dir = \"{}\"\n",
         dir.join("models").display()
@@ -216,6 +216,8 @@ pub struct Envoy {
     _dir: tempfile::TempDir,
     /// `http://ip:port` of the listener.
     pub url: String,
+    /// `http://ip:port` of its admin endpoint.
+    pub admin: String,
 }
 
 impl Envoy {
@@ -235,14 +237,42 @@ impl Envoy {
             .spawn()
             .unwrap();
         let process = Process(child);
-        let url = until("Envoy listens", async || {
+        let (url, admin) = until("Envoy listens", async || {
             let admin = fs::read_to_string(&admin_file).ok().filter(|a| !a.is_empty())?;
-            let listeners = get_json(&format!("http://{}/listeners?format=json", admin.trim())).await?;
+            let admin = format!("http://{}", admin.trim());
+            // It binds before it has its endpoints, and accepts after.
+            reqwest::get(format!("{admin}/ready")).await.ok()?.error_for_status().ok()?;
+            let listeners = get_json(&format!("{admin}/listeners?format=json")).await?;
             let port = &listeners["listener_statuses"][0]["local_address"]["socket_address"]["port_value"];
-            Some(format!("http://127.0.0.1:{}", port.as_u64()?))
+            Some((format!("http://127.0.0.1:{}", port.as_u64()?), admin))
         })
         .await;
-        Some(Self { _process: process, _dir: dir, url })
+        Some(Self { _process: process, _dir: dir, url, admin })
+    }
+
+    /// `ip:port` of each endpoint of the worker set's cluster, with whether it is healthy.
+    pub async fn endpoints(&self) -> Vec<(String, bool)> {
+        let clusters = get_json(&format!("{}/clusters?format=json", self.admin)).await.unwrap();
+        let clusters = clusters["cluster_statuses"].as_array().unwrap();
+        let own = clusters.iter().find(|cluster| cluster["name"] == "workerset/local").unwrap();
+        let mut found: Vec<_> = own["host_statuses"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|host| {
+                let address = &host["address"]["socket_address"];
+                let healthy = host["health_status"]["eds_health_status"] == "HEALTHY";
+                (format!("{}:{}", address["address"].as_str().unwrap(), address["port_value"]), healthy)
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// One of its counters or gauges.
+    pub async fn stat(&self, name: &str) -> Option<u64> {
+        let stats = get_json(&format!("{}/stats?format=json&filter={name}", self.admin)).await?;
+        stats["stats"].as_array()?.iter().find(|stat| stat["name"] == name)?["value"].as_u64()
     }
 }
 
@@ -258,7 +288,7 @@ fn adapted(sample: &str, router: &Router, engines: &[Engine]) -> String {
     swap(9901, "0");
     swap(10000, "0");
     swap(9002, router.grpc.rsplit(':').next().unwrap());
-    if sample != "original-dst.yaml" {
+    if !["duplex.yaml", "original-dst.yaml"].contains(&sample) {
         for (i, port) in (8000..8003).enumerate() {
             // A sample has three engines; a smaller test names its last one again.
             let engine = engines.get(i).or(engines.last()).unwrap();

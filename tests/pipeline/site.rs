@@ -40,7 +40,7 @@ pub struct Site {
     pub index: Arc<CacheIndex>,
     pub load: Arc<LoadTable>,
     pub metrics: Metrics,
-    pub pipeline: Pipeline,
+    pub pipeline: Arc<Pipeline>,
 }
 
 /// The default profile, seeded.
@@ -89,7 +89,7 @@ impl Site {
             load: load.clone(),
             tokenizers: Tokenizers::new(config.tokenize.clone(), client, &metrics),
         };
-        let pipeline = Pipeline::new(&config, rooms, &metrics);
+        let pipeline = Arc::new(Pipeline::new(&config, rooms, &metrics));
         Self { registry, index, load, metrics, pipeline }
     }
 
@@ -162,6 +162,9 @@ pub fn call(api: Api, body: impl Into<Bytes>) -> Incoming {
         tags: Vec::new(),
         pool: None,
         subset: None,
+        exclude: Vec::new(),
+        model: None,
+        sees_response: true,
         body: IncomingBody::Full(body.into()),
     }
 }

@@ -1,11 +1,8 @@
 //! `kinfctl events`: tail an engine's KV events, or decode recorded ones.
 //!
-//! Output: one JSON object an event on stdout. A reader that goes away (`| head`) is a normal end.
+//! Output: one JSON object an event on stdout.
 
-use std::{
-    io::{self, ErrorKind, Write},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -19,6 +16,8 @@ use kinference::{
     types::{EngineHash, ExtraKey, KvEvent, StoredBlocks, Tier},
 };
 use serde_json::{Value, json};
+
+use crate::output::print;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -47,19 +46,10 @@ enum Command {
 
 /// Runs the command.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let done = match args.command {
+    match args.command {
         Command::Tail { endpoint, replay } => tail(&endpoint, replay).await,
         Command::Decode { files } => files.iter().try_for_each(|file| decode_file(file)),
-    };
-    match done {
-        Err(error) if gone(&error) => Ok(()),
-        done => done,
     }
-}
-
-/// Nobody reads our output any more.
-fn gone(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 async fn tail(endpoint: &str, replay: Option<String>) -> anyhow::Result<()> {
@@ -185,11 +175,4 @@ fn key(key: &ExtraKey) -> Value {
         ExtraKey::Image { hash, offset } => json!([hash, offset]),
         ExtraKey::Unknown => Value::Null,
     }
-}
-
-fn print(line: &Value) -> anyhow::Result<()> {
-    let mut text = line.to_string();
-    text.push('\n');
-    io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(())
 }

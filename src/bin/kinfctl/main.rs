@@ -1,7 +1,10 @@
 //! `kinfctl`: looks at engines, requests and decisions from the command line. JSON on stdout, errors on stderr.
 
+mod client;
 mod events;
+mod output;
 mod tokenize;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -21,6 +24,8 @@ enum Command {
     Events(events::Args),
     /// Tokenizes a request as the router would.
     Tokenize(tokenize::Args),
+    /// The workers of a running server: state, load, what is wrong with them.
+    Workers(workers::Args),
 }
 
 #[tokio::main]
@@ -29,9 +34,12 @@ async fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Events(args) => events::run(args).await,
         Command::Tokenize(args) => tokenize::run(args).await,
+        Command::Workers(args) => workers::run(args).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // A reader that goes away (`| head`) is a normal end.
+        Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kinfctl: {error:#}");
             ExitCode::FAILURE

@@ -93,6 +93,9 @@ impl Head {
             tags: self.tags,
             pool: self.pool,
             subset: self.subset,
+            exclude: Vec::new(),
+            model: None,
+            sees_response: true,
             body,
         }
     }

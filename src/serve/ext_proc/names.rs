@@ -4,6 +4,8 @@
 
 /// Request header and `envoy.lb` metadata key of the pick: `ip:port[,ip:port...]`, best first.
 pub const DESTINATION: &str = "x-gateway-destination-endpoint";
+/// Request header of the worker set of the pick, for routes: see [`backend`].
+pub const BACKEND: &str = "x-kinference-backend";
 /// `envoy.lb` metadata key of the endpoint that served, on response messages.
 pub const SERVED: &str = "x-gateway-destination-endpoint-served";
 /// Metadata key of the endpoints that may be picked.
@@ -50,5 +52,10 @@ pub const EXPLAIN_TOKENS: &str = "x-kinference-prompt-tokens";
 pub const EXPLAIN_DEGRADED: &str = "x-kinference-degraded";
 
 /// Headers that are ours alone to set: inbound copies are removed from requests.
-pub const OWNED: [&str; 6] =
-    [DESTINATION, EXPLAIN_WORKER, EXPLAIN_TTFT, EXPLAIN_CACHED, EXPLAIN_TOKENS, EXPLAIN_DEGRADED];
+pub const OWNED: [&str; 7] =
+    [DESTINATION, BACKEND, EXPLAIN_WORKER, EXPLAIN_TTFT, EXPLAIN_CACHED, EXPLAIN_TOKENS, EXPLAIN_DEGRADED];
+
+/// The value of [`BACKEND`] for a worker set.
+pub fn backend(workerset: &str) -> String {
+    format!("workerset/{workerset}")
+}

@@ -24,10 +24,26 @@ pub const CHUNK_BYTES: usize = 62_000;
 /// What an answer changes of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// `ip:port[,ip:port...]`, best first; `None` while it is not decided or has been said.
-    pub destination: Option<String>,
+    /// The pick; `None` while it is not decided or has been said.
+    pub pick: Option<Picked>,
     /// Headers to remove.
     pub remove: Vec<&'static str>,
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picked {
+    /// `ip:port[,ip:port...]`, best first.
+    pub destination: String,
+    /// The worker set, as routes name it.
+    pub backend: String,
+}
+
+impl From<&Decision> for Picked {
+    fn from(decision: &Decision) -> Self {
+        let backend = names::backend(&decision.primary().workerset);
+        Self { destination: decision.destinations(), backend }
+    }
 }
 
 /// One message back to the proxy.
@@ -70,30 +86,32 @@ pub fn cut(mut bytes: Bytes, last: bool) -> impl Iterator<Item = Chunk> {
 impl Reply {
     /// The message on the wire.
     pub fn encode(self) -> ProcessingResponse {
-        let (response, destination) = match self {
+        let (response, pick) = match self {
             Self::RequestHeaders(edit) => {
-                (Response::RequestHeaders(headers(edit.mutation())), edit.destination)
+                (Response::RequestHeaders(HeadersResponse { response: Some(edit.common()) }), edit.pick)
             }
-            Self::RequestBody(edit) => (Response::RequestBody(body(edit.mutation(), None)), edit.destination),
-            Self::RequestChunk(chunk) => (Response::RequestBody(body(None, Some(chunk))), None),
+            Self::RequestBody(edit) => {
+                (Response::RequestBody(BodyResponse { response: Some(edit.common()) }), edit.pick)
+            }
+            Self::RequestChunk(chunk) => (Response::RequestBody(body(Some(chunk))), None),
             Self::RequestTrailers(edit) => {
-                (Response::RequestTrailers(TrailersResponse::default()), edit.destination)
+                (Response::RequestTrailers(TrailersResponse::default()), edit.pick)
             }
             Self::ResponseHeaders(decision) => {
                 let mutation = decision
                     .map(|decision| HeaderMutation { set_headers: explain(&decision), ..Default::default() });
                 (Response::ResponseHeaders(headers(mutation)), None)
             }
-            Self::ResponseBody => (Response::ResponseBody(body(None, None)), None),
-            Self::ResponseChunk(chunk) => (Response::ResponseBody(body(None, Some(chunk))), None),
+            Self::ResponseBody => (Response::ResponseBody(body(None)), None),
+            Self::ResponseChunk(chunk) => (Response::ResponseBody(body(Some(chunk))), None),
             Self::ResponseTrailers => (Response::ResponseTrailers(TrailersResponse::default()), None),
             Self::Immediate(rejection, shape) => {
                 (Response::ImmediateResponse(immediate(&rejection, shape)), None)
             }
         };
         ProcessingResponse {
-            dynamic_metadata: destination
-                .map(|value| metadata::nested(names::LB_NAMESPACE, names::DESTINATION, value)),
+            dynamic_metadata: pick
+                .map(|pick| metadata::nested(names::LB_NAMESPACE, names::DESTINATION, pick.destination)),
             response: Some(response),
             ..Default::default()
         }
@@ -101,26 +119,30 @@ impl Reply {
 }
 
 impl Edit {
-    /// Removals come first when a proxy applies them, so a header may be both removed and set.
-    fn mutation(&self) -> Option<HeaderMutation> {
-        (self.destination.is_some() || !self.remove.is_empty()).then(|| HeaderMutation {
-            set_headers: self
-                .destination
-                .iter()
-                .map(|value| set(names::DESTINATION, value.clone().into_bytes()))
-                .collect(),
-            remove_headers: self.remove.iter().map(|name| (*name).to_owned()).collect(),
-        })
+    /// Removals come first when a proxy applies them, so a header may be both removed and set. A pick lets the proxy
+    /// look for its route again, because that may depend on the backend.
+    fn common(&self) -> CommonResponse {
+        let set_headers = self.pick.iter().flat_map(|pick| {
+            [(names::DESTINATION, &pick.destination), (names::BACKEND, &pick.backend)]
+                .map(|(name, value)| set(name, value.clone().into_bytes()))
+        });
+        let changes = self.pick.is_some() || !self.remove.is_empty();
+        CommonResponse {
+            header_mutation: changes.then(|| HeaderMutation {
+                set_headers: set_headers.collect(),
+                remove_headers: self.remove.iter().map(|name| (*name).to_owned()).collect(),
+            }),
+            clear_route_cache: self.pick.is_some(),
+            ..Default::default()
+        }
     }
 }
 
-/// `clear_route_cache` stays off: no route of ours depends on the headers set here, and one that does says so
-/// in the filter's `route_cache_action`.
 fn headers(header_mutation: Option<HeaderMutation>) -> HeadersResponse {
     HeadersResponse { response: Some(CommonResponse { header_mutation, ..Default::default() }) }
 }
 
-fn body(header_mutation: Option<HeaderMutation>, echo: Option<Chunk>) -> BodyResponse {
+fn body(echo: Option<Chunk>) -> BodyResponse {
     let body_mutation = echo.map(|chunk| BodyMutation {
         mutation: Some(Mutation::StreamedResponse(StreamedBodyResponse {
             body: chunk.bytes.into(),
@@ -128,7 +150,7 @@ fn body(header_mutation: Option<HeaderMutation>, echo: Option<Chunk>) -> BodyRes
             ..Default::default()
         })),
     });
-    BodyResponse { response: Some(CommonResponse { header_mutation, body_mutation, ..Default::default() }) }
+    BodyResponse { response: Some(CommonResponse { body_mutation, ..Default::default() }) }
 }
 
 fn immediate(rejection: &Rejection, shape: ErrorShape) -> ImmediateResponse {
@@ -211,8 +233,8 @@ mod tests {
 
     #[test]
     fn the_pick_is_in_header_and_metadata_alike() {
-        let edit =
-            Edit { destination: Some("1.2.3.4:80,5.6.7.8:80".into()), remove: vec![names::DESTINATION] };
+        let pick = Picked { destination: "1.2.3.4:80,5.6.7.8:80".into(), backend: names::backend("set") };
+        let edit = Edit { pick: Some(pick), remove: vec![names::DESTINATION] };
         for reply in [Reply::RequestHeaders(edit.clone()), Reply::RequestBody(edit)] {
             let answer = reply.encode();
             let want =
@@ -223,13 +245,15 @@ mod tests {
                 Some(Response::RequestBody(body)) => body.response,
                 other => panic!("{other:?}"),
             };
-            let mutation = common.unwrap().header_mutation.unwrap();
+            let common = common.unwrap();
+            assert!(common.clear_route_cache);
+            let mutation = common.header_mutation.unwrap();
             assert_eq!(mutation.remove_headers, [names::DESTINATION]);
-            let header = mutation.set_headers[0].header.clone().unwrap();
-            assert_eq!(
-                (header.key.as_str(), header.raw_value.as_slice()),
-                (names::DESTINATION, &b"1.2.3.4:80,5.6.7.8:80"[..])
-            );
+            let sent: Vec<_> = mutation.set_headers.into_iter().filter_map(|option| option.header).collect();
+            let sent: Vec<_> = sent.iter().map(|h| (h.key.as_str(), h.raw_value.as_slice())).collect();
+            let wanted: [(_, &[u8]); 2] =
+                [(names::DESTINATION, b"1.2.3.4:80,5.6.7.8:80"), ("x-kinference-backend", b"workerset/set")];
+            assert_eq!(sent, wanted);
         }
     }
 }

@@ -241,7 +241,7 @@ fn turn_away(rejection: Rejection, shape: ErrorShape) -> Step {
 impl Deciding {
     fn placed(self, decision: &Decision, body: Bytes, mode: BodyMode) -> Step {
         let Self { about, due, ended, owed, trailers } = self;
-        let mut edit = Edit { destination: Some(decision.destinations()), remove: about.forged };
+        let mut edit = Edit { pick: Some(decision.into()), remove: about.forged };
         let mut effects = Vec::new();
         match due {
             Due::Headers => effects.push(Effect::Reply(Reply::RequestHeaders(std::mem::take(&mut edit)))),
@@ -271,7 +271,7 @@ fn begin(head: Box<Head>, last: bool, mode: BodyMode) -> Step {
     let mut effects: Vec<_> = head.content_length.map(Effect::Expect).into_iter().collect();
     if !mode.echoes() {
         // The body comes only after this answer; the pick follows with the answer to the body.
-        let edit = Edit { destination: None, remove: head.forged.clone() };
+        let edit = Edit { pick: None, remove: head.forged.clone() };
         effects.push(Effect::Reply(Reply::RequestHeaders(edit)));
     }
     (Request::Receiving(head), effects)

@@ -17,7 +17,7 @@ use envoy_types::pb::envoy::service::ext_proc::v3::{
 use futures::{Stream, future::BoxFuture, stream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{session::Session, stats::Stats};
+use super::{super::limits, session::Session, stats::Stats};
 use crate::{
     config::ExtProcConfig,
     observe::Metrics,
@@ -80,11 +80,9 @@ impl ExtProc {
         Self { shared: Arc::new(Shared { decide, budget, config, stats, ids }) }
     }
 
-    /// As a gRPC service whose message limit follows the body caps: a collected body comes in one message, and
-    /// one that is somewhat too large must still be read to be turned away properly.
+    /// As a gRPC service whose message limit follows the body caps: a collected body comes in one message.
     pub fn into_server(self) -> ExternalProcessorServer<Self> {
-        const LEAST: usize = 16 * 1024 * 1024;
-        let limit = self.shared.budget.limits().request_bytes.saturating_mul(2).max(LEAST);
+        let limit = limits::body_message(self.shared.budget.limits());
         ExternalProcessorServer::new(self)
             .max_decoding_message_size(limit)
             .max_encoding_message_size(usize::MAX)

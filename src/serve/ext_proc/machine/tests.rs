@@ -113,9 +113,8 @@ impl Loop {
 
     /// The answers so far, one word each, then forgotten.
     fn words(&mut self) -> Vec<String> {
-        let pick = |name: &str, edit: &Edit| {
-            format!("{name}{}", if edit.destination.is_some() { "+pick" } else { "" })
-        };
+        let pick =
+            |name: &str, edit: &Edit| format!("{name}{}", if edit.pick.is_some() { "+pick" } else { "" });
         let piece = |name: &str, chunk: &Chunk| {
             format!("{name}:{}{}", chunk.bytes.len(), if chunk.last { "." } else { "" })
         };

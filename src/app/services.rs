@@ -1,0 +1,117 @@
+//! What the gRPC listener serves, and the tasks behind it.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use rand::{SeedableRng, rngs::StdRng};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Config,
+    kubernetes,
+    observe::Metrics,
+    pipeline::{Pipeline, Rooms},
+    prompt::BodyBudget,
+    roster::Roster,
+    serve::{
+        Services,
+        eds::Endpoints,
+        ext_proc::{ExtProc, Parts, deciding},
+        fleet::Fleet,
+        picker::{Picker, PickerParts},
+        rate_limiter::RateLimits,
+        token_review::TokenReviews,
+    },
+};
+
+use super::{
+    App,
+    tasks::{Tasks, never},
+};
+
+/// Services that are served only when configured.
+#[derive(Default)]
+pub(super) struct Optional {
+    token_reviews: Option<TokenReviews>,
+    rate_limits: Option<RateLimits>,
+}
+
+impl Optional {
+    /// # Errors
+    /// Token review is enabled and there are no Kubernetes credentials.
+    pub(super) async fn build(config: &Config, metrics: &Metrics) -> anyhow::Result<Self> {
+        let token_reviews = match config.token_review.enabled {
+            true => {
+                let client = kubernetes::connect().await.context("`token_review.enabled` is true")?;
+                Some(TokenReviews::new(client, config.token_review.clone(), metrics))
+            }
+            false => None,
+        };
+        let rate_limits = config.rate_limit.enabled.then(|| RateLimits::new(metrics));
+        Ok(Self { token_reviews, rate_limits })
+    }
+}
+
+impl App {
+    /// Every service of the gRPC listener, to be served until `stop`.
+    pub(super) fn services(&mut self, tasks: &mut Tasks, stop: &CancellationToken) -> Services {
+        let (ext_proc, picker) = self.front_doors();
+        let fleet = Fleet::new(self.roster(), stop.clone());
+        let sets = self.config.workersets.iter().map(|set| set.name.as_str().into()).collect();
+        let endpoints = Endpoints::new((self.registry.clone(), sets), &self.metrics, stop.clone());
+        let (picks, views, assignments) = (picker.clone(), fleet.clone(), endpoints.clone());
+        tasks.spawn(async move { ("expiry of picks", never(picks.run_expiry().await)) });
+        tasks.spawn(async move { ("fleet view", never(views.run().await)) });
+        tasks.spawn(async move { ("endpoints view", never(assignments.run().await)) });
+        let mut services = Services::default()
+            .with_routing(ext_proc.into_server())
+            .with_routing(picker.into_server())
+            .with(fleet.into_server())
+            .with(endpoints.into_server());
+        let Optional { token_reviews, rate_limits } = std::mem::take(&mut self.optional);
+        if let Some(reviews) = token_reviews {
+            services = services.with(reviews.into_server());
+        }
+        if let Some(limits) = rate_limits {
+            services = services.with(limits.into_server());
+        }
+        services
+    }
+
+    /// What is shown of the fleet.
+    pub(super) fn roster(&self) -> Roster {
+        Roster { registry: self.registry.clone(), index: self.index.clone(), load: self.load.clone() }
+    }
+
+    /// Both doors to the one pipeline, over one budget of bodies.
+    fn front_doors(&self) -> (ExtProc, Picker) {
+        let rooms = Rooms {
+            registry: self.registry.clone(),
+            index: self.index.clone(),
+            load: self.load.clone(),
+            tokenizers: self.tokenizers.clone(),
+        };
+        let pipeline = Arc::new(Pipeline::new(&self.config, rooms, &self.metrics));
+        let budget = BodyBudget::new(self.config.body, &self.metrics);
+        let picker = PickerParts {
+            pipeline: pipeline.clone(),
+            budget: budget.clone(),
+            observation_ttl: self.config.observation_ttl,
+            replica: replica(),
+            rng: StdRng::from_os_rng(),
+        };
+        let parts = Parts {
+            decide: deciding(pipeline),
+            budget,
+            config: self.config.ext_proc.clone(),
+            id_seed: rand::random(),
+        };
+        (ExtProc::new(parts, &self.metrics), Picker::new(picker, &self.metrics))
+    }
+}
+
+/// Names this process among the replicas: by its host where that is known, and by chance, for two on one host.
+fn replica() -> Arc<str> {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kinference".to_owned());
+    format!("{host}-{:08x}", rand::random::<u32>()).into()
+}

@@ -1,0 +1,111 @@
+//! The connection to a running server: its address, TLS, and who we are. Shared by all commands that ask one.
+//!
+//! Invariant: a token leaves this machine over TLS only.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use http::Uri;
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where the server is, and how to speak with it.
+#[derive(clap::Args)]
+pub struct Server {
+    /// Address: `host:port`, `http://host:port`, or `https://host:port` for TLS.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9002")]
+    server: String,
+    /// PEM file of the certificate authority that signed the server's certificate; means TLS. Unset: the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// PEM file of our own certificate, for servers that ask for one; means TLS.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// PEM file of the private key of `--cert`.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Bearer token, for gateways in front of the server that ask for one. Sent over TLS, or to this machine.
+    #[arg(long)]
+    token: Option<String>,
+}
+
+/// A connection that says who we are.
+pub type Connection = InterceptedService<Channel, Bearer>;
+
+/// Adds the token, if there is one, to every call.
+#[derive(Clone)]
+pub struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+impl Server {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Flags that contradict each other, files that can't be used, a server that can't be reached.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        let address = self.address()?;
+        let tls = address.scheme_str() == Some("https");
+        let local = matches!(address.host(), Some("localhost" | "[::1]"))
+            || address.host().is_some_and(|host| host.starts_with("127."));
+        if self.token.is_some() && !tls && !local {
+            bail!("a token is sent over TLS only: use https:// or --ca");
+        }
+        let mut endpoint = Endpoint::from(address).connect_timeout(CONNECT_TIMEOUT);
+        if tls {
+            endpoint = endpoint.tls_config(self.tls()?).context("the TLS files can't be used")?;
+        }
+        let channel =
+            endpoint.connect().await.with_context(|| format!("can't connect to {}", self.server))?;
+        let token = self.token.as_ref().map(|token| format!("Bearer {token}").parse());
+        let mut token: Option<MetadataValue<Ascii>> = token.transpose().context("--token")?;
+        if let Some(value) = &mut token {
+            value.set_sensitive(true);
+        }
+        Ok(InterceptedService::new(channel, Bearer(token)))
+    }
+
+    fn address(&self) -> anyhow::Result<Uri> {
+        let asked = self.ca.is_some() || self.cert.is_some();
+        let text = match self.server.split_once("://") {
+            None if asked => format!("https://{}", self.server),
+            None => format!("http://{}", self.server),
+            Some(("http", _)) if asked => bail!("--ca and --cert need an https:// address"),
+            Some(("http" | "https", _)) => self.server.clone(),
+            Some(_) => bail!("--server {}: neither http:// nor https://", self.server),
+        };
+        text.parse().with_context(|| format!("--server {}", self.server))
+    }
+
+    fn tls(&self) -> anyhow::Result<ClientTlsConfig> {
+        let mut tls = match &self.ca {
+            Some(file) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(file)?)),
+            None => ClientTlsConfig::new().with_native_roots(),
+        };
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            tls = tls.identity(Identity::from_pem(read(cert)?, read(key)?));
+        }
+        Ok(tls)
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    fs::read(file).with_context(|| file.display().to_string())
+}

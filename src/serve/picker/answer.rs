@@ -1,0 +1,114 @@
+//! A decision as a PickResponse.
+
+use crate::{
+    pipeline::Rewrite,
+    prompt::spliced_len,
+    serve::{
+        ext_proc::names,
+        proto::{
+            BodyMutation, Candidate, Header, PickResponse, Prediction, RemovedWorker, Splice, Splices,
+            body_mutation::Change,
+        },
+    },
+    types::{self, Decision, Degradation},
+};
+
+/// The answer, without its id. `body_len`: bytes of the body as it came.
+pub fn answer(decision: &Decision, rewrite: Option<Rewrite>, body_len: usize) -> PickResponse {
+    let primary = decision.primary();
+    let mut set_headers = vec![
+        header(names::DESTINATION, decision.destinations()),
+        header(names::BACKEND, names::backend(&primary.workerset)),
+    ];
+    let mut remove_headers: Vec<String> = names::OWNED.map(str::to_owned).to_vec();
+    if let Some(rewrite) = &rewrite {
+        let len = match rewrite {
+            Rewrite::Splices(splices) => spliced_len(body_len, splices),
+            Rewrite::Whole(body) => {
+                remove_headers.push(names::CONTENT_ENCODING.to_owned());
+                body.len()
+            }
+        };
+        set_headers.push(header(names::CONTENT_LENGTH, len.to_string()));
+    }
+    PickResponse {
+        pick_id: String::new(),
+        endpoint: primary.endpoint.to_string(),
+        fallbacks: decision.fallbacks.iter().map(|i| decision.candidates[*i].endpoint.to_string()).collect(),
+        worker_id: primary.worker.to_string(),
+        worker_set: primary.workerset.to_string(),
+        body_mutation: rewrite.map(mutation),
+        set_headers,
+        remove_headers,
+        prediction: Some(prediction(&primary.prediction)),
+        degradations: words(decision.degraded.iter().chain(&primary.degraded)),
+        prompt_tokens: decision.prompt_tokens.map(|tokens| tokens as u64),
+        replicated: decision.replicated,
+        candidates: Vec::new(),
+        removed: Vec::new(),
+    }
+}
+
+/// Adds everybody who was considered.
+pub fn explain(response: &mut PickResponse, decision: &Decision) {
+    response.candidates = decision.candidates.iter().map(candidate).collect();
+    let removed = decision.removed.iter().map(|removed| RemovedWorker {
+        worker_id: removed.worker.to_string(),
+        reason: removed.reason.label().to_owned(),
+    });
+    response.removed = removed.collect();
+}
+
+fn header(name: &str, value: String) -> Header {
+    Header { name: name.to_owned(), value }
+}
+
+fn words<'a>(degraded: impl Iterator<Item = &'a Degradation>) -> Vec<String> {
+    degraded.map(|why| why.label().to_owned()).collect()
+}
+
+fn mutation(rewrite: Rewrite) -> BodyMutation {
+    let change = match rewrite {
+        Rewrite::Whole(body) => Change::Body(body.into()),
+        Rewrite::Splices(splices) => {
+            let splices = splices.into_iter().map(|splice| Splice {
+                start: splice.range.start as u64,
+                end: splice.range.end as u64,
+                replacement: splice.replacement.into(),
+            });
+            Change::Splices(Splices { splices: splices.collect() })
+        }
+    };
+    BodyMutation { change: Some(change) }
+}
+
+fn candidate(candidate: &types::Candidate) -> Candidate {
+    Candidate {
+        worker_id: candidate.worker.to_string(),
+        worker_set: candidate.workerset.to_string(),
+        endpoint: candidate.endpoint.to_string(),
+        prediction: Some(prediction(&candidate.prediction)),
+        own_in_flight: candidate.own_in_flight,
+        degradations: words(candidate.degraded.iter()),
+    }
+}
+
+fn prediction(terms: &types::Prediction) -> Prediction {
+    Prediction {
+        ttft_ms: terms.ttft_ms,
+        base_ms: terms.base_ms,
+        forward_pass_ms: terms.forward_pass_ms,
+        backlog_ms: terms.backlog_ms,
+        queue_ms: terms.queue_ms,
+        prefill_ms: terms.prefill_ms,
+        running_ms: terms.running_ms,
+        cache_pressure_ms: terms.cache_pressure_ms,
+        saturated_cold_ms: terms.saturated_cold_ms,
+        blocks: terms.blocks,
+        cached_blocks: terms.cached_blocks,
+        queue: terms.queue,
+        running: terms.running,
+        kv_usage: terms.kv_usage,
+        assumed_ms: terms.assumed_ms,
+    }
+}
