@@ -9,6 +9,7 @@ mod workers;
 use std::{
     convert::Infallible,
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -28,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin::{self, Admin},
     cache::CacheIndex,
-    config::Config,
+    config::{Config, load_workers},
     fleet::Registry,
     load::LoadTable,
     observe::Metrics,
@@ -44,6 +45,23 @@ const DRAIN: Duration = Duration::from_secs(30);
 const NOT_READY: Duration = Duration::from_millis(500);
 
 type Task = anyhow::Result<Infallible>;
+
+/// Reads a configuration and validates the files that it names with it; warnings are logged.
+///
+/// # Errors
+/// All that is wrong with any of them, in one report.
+pub async fn load(path: &Path) -> anyhow::Result<Config> {
+    let (config, mut warnings) = Config::load(path)?;
+    let mut wrong = Vec::new();
+    match load_workers(&config) {
+        Ok((_, more)) => warnings.extend(more),
+        Err(errors) => wrong.push(errors.to_string()),
+    }
+    wrong.extend(serve::tls::check(&config.tls).await.err().map(|errors| errors.to_string()));
+    anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(config)
+}
 
 /// Runs the server until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
 ///

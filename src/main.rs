@@ -3,10 +3,7 @@
 use std::{io, io::IsTerminal, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use kinference::{
-    config::{Config, load_workers},
-    serve::tls,
-};
+use kinference::app;
 use tracing_subscriber::EnvFilter;
 
 /// Picks, for every inference request, the engine that will answer it soonest.
@@ -19,7 +16,7 @@ struct Args {
     /// Validate it and its workers files, print what is in force, and exit.
     #[arg(long)]
     check: bool,
-    /// How log lines are written to stderr (which ones: the variable RUST_LOG, by default `info,zeromq=warn`).
+    /// How log lines are written to stderr; which ones is the variable RUST_LOG's to say.
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     log_format: String,
 }
@@ -43,27 +40,13 @@ async fn main() -> ExitCode {
         "json" => log.json().init(),
         _ => log.init(),
     }
-    let loaded = load(&args).await.map_err(|errors| writeln!(io::stderr(), "{errors}"));
+    let loaded = app::load(&args.config).await.map_err(|errors| writeln!(io::stderr(), "{errors}"));
     let Ok(config) = loaded else { return ExitCode::from(BAD_CONFIGURATION) };
     let done = match args.check {
         true => io::stdout().write_all(config.effective().as_bytes()).map_err(Into::into),
-        false => kinference::app::run(config).await,
+        false => app::run(config).await,
     };
     let Err(error) = done else { return ExitCode::SUCCESS };
     tracing::error!(error = format!("{error:#}"), "kinference stops");
     ExitCode::FAILURE
-}
-
-/// The configuration, the files that it names validated with it; warnings are logged.
-async fn load(args: &Args) -> anyhow::Result<Config> {
-    let (config, mut warnings) = Config::load(&args.config)?;
-    let mut wrong = Vec::new();
-    match load_workers(&config) {
-        Ok((_, more)) => warnings.extend(more),
-        Err(errors) => wrong.push(errors.to_string()),
-    }
-    wrong.extend(tls::check(&config.tls).await.err().map(|errors| errors.to_string()));
-    anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
-    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    Ok(config)
 }

@@ -16,6 +16,7 @@ mod request; // the request's side
 mod response; // the response's side
 mod service; // the gRPC service
 mod session; // the loop of one stream
+mod shared; // what every stream reads
 mod sse; // server-sent events
 mod stats; // counters
 mod tail; // a bounded buffer

@@ -2,32 +2,18 @@
 //!
 //! Invariant: a session lives exactly as long as its stream; there is no task and no channel beside it.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{pin::Pin, sync::Arc};
 
 use envoy_types::pb::envoy::service::ext_proc::v3::{
     ProcessingRequest, ProcessingResponse,
     external_processor_server::{ExternalProcessor, ExternalProcessorServer},
 };
-use futures::{Stream, future::BoxFuture, stream};
+use futures::{Stream, stream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{super::limits, session::Session, stats::Stats};
-use crate::{
-    config::ExtProcConfig,
-    observe::Metrics,
-    pipeline::{Incoming, Pipeline, Placement},
-    prompt::BodyBudget,
-    types::Rejection,
-};
-
-/// Decides a request: the pipeline, or a stand-in of a test.
-pub type Decide = Arc<dyn Fn(Incoming) -> BoxFuture<'static, Result<Placement, Rejection>> + Send + Sync>;
+pub use super::shared::Decide;
+use super::{super::limits, session::Session, shared::Shared, stats::Stats};
+use crate::{config::ExtProcConfig, observe::Metrics, pipeline::Pipeline, prompt::BodyBudget};
 
 /// The pipeline as a decider.
 pub fn deciding(pipeline: Arc<Pipeline>) -> Decide {
@@ -49,22 +35,6 @@ pub struct Parts {
     pub id_seed: u64,
 }
 
-/// What every session reads.
-pub struct Shared {
-    pub(super) decide: Decide,
-    pub(super) budget: Arc<BodyBudget>,
-    pub(super) config: ExtProcConfig,
-    pub(super) stats: Stats,
-    ids: AtomicU64,
-}
-
-impl Shared {
-    /// An id for a request that came without one.
-    pub(super) fn own_id(&self) -> Arc<str> {
-        format!("kinference-{:016x}", self.ids.fetch_add(1, Ordering::Relaxed)).into()
-    }
-}
-
 /// The service.
 #[derive(Clone)]
 pub struct ExtProc {
@@ -75,9 +45,8 @@ impl ExtProc {
     /// Of these parts.
     pub fn new(parts: Parts, metrics: &Metrics) -> Self {
         let Parts { decide, budget, config, id_seed } = parts;
-        let ids = AtomicU64::new(id_seed);
-        let stats = Stats::new(metrics);
-        Self { shared: Arc::new(Shared { decide, budget, config, stats, ids }) }
+        let shared = Shared { decide, budget, config, stats: Stats::new(metrics), ids: id_seed.into() };
+        Self { shared: Arc::new(shared) }
     }
 
     /// As a gRPC service whose message limit follows the body caps: a collected body comes in one message.

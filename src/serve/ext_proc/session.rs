@@ -15,7 +15,7 @@ use super::{
     inbound::{Message, Modes},
     machine::{Event, Machine, Wait},
     reply::Reply,
-    service::Shared,
+    shared::Shared,
     stats::End,
 };
 use crate::{
