@@ -5,6 +5,7 @@
 
 mod incoming; // connections, accepted and secured
 mod material; // PEM files in, one TLS configuration out
+mod preface; // the first bytes of a connection
 
 use std::{path::PathBuf, sync::Arc};
 
