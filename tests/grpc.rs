@@ -5,12 +5,19 @@
 use std::{
     convert::Infallible,
     future::{Ready, ready},
+    net::SocketAddr,
     task::{Context, Poll},
     time::Duration,
 };
 
 use kinference::serve::{Server, Services};
-use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 use tonic::{
     Code, Status,
@@ -57,19 +64,22 @@ service!(Foreign, "envoy.service.ext_proc.v3.ExternalProcessor");
 struct Running {
     channel: Channel,
     ready: watch::Sender<bool>,
-    _server: JoinSet<()>,
+    address: SocketAddr,
+    shutdown: CancellationToken,
+    server: JoinSet<()>,
 }
 
 async fn serve() -> Running {
     let (ready, is_ready) = watch::channel(false);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
     let services = Services::default().with_routing(Picker).with_routing(Foreign).with(Fleet);
     let server = Server { services, ready: is_ready, tls: None };
     let mut task = JoinSet::new();
-    task.spawn(async move { server.run(listener, CancellationToken::new()).await.unwrap() });
-    let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
-    Running { channel, ready, _server: task }
+    let stop = shutdown.clone();
+    task.spawn(async move { server.run(listener, stop).await.unwrap() });
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    Running { channel, ready, address, shutdown, server: task }
 }
 
 #[tokio::test]
@@ -150,4 +160,39 @@ async fn what_is_too_large_is_turned_away_alone() {
     let refused = ask(1, 20_000).await;
     assert!(refused.code() != Code::NotFound, "{refused:?}");
     assert_eq!(ask(1, 0).await.code(), Code::NotFound);
+}
+
+/// One that watches, one that keeps reflection open, and one that has connected and says nothing.
+#[tokio::test]
+async fn idle_clients_do_not_hold_a_server_that_stops() {
+    use tonic_reflection::pb::v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest,
+    };
+    let mut running = serve().await;
+    let _silent = TcpStream::connect(running.address).await.unwrap();
+    let channel = Channel::from_shared(format!("http://{}", running.address)).unwrap();
+    // Connections are accepted in turn: the silent one has been by now.
+    let channel = channel.connect().await.unwrap();
+    let mut health = HealthClient::new(channel.clone());
+    let mut watched = loop {
+        match health.watch(HealthCheckRequest { service: String::new() }).await {
+            Ok(watched) => break watched.into_inner(),
+            Err(status) => assert_eq!(status.code(), Code::NotFound),
+        }
+    };
+    let mut told = async || timeout(DEADLINE, watched.message()).await.unwrap();
+    assert_eq!(told().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    let list = MessageRequest::ListServices(String::new());
+    let asked = ServerReflectionRequest { host: String::new(), message_request: Some(list) };
+    let asking = tokio_stream::once(asked).chain(tokio_stream::pending());
+    let mut client = ServerReflectionClient::new(channel);
+    let mut answers = client.server_reflection_info(asking).await.unwrap().into_inner();
+    answers.message().await.unwrap().unwrap();
+    running.shutdown.cancel();
+    assert_eq!(told().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+    assert_eq!(told().await.unwrap_err().code(), Code::Unavailable);
+    let ended = timeout(DEADLINE, answers.message()).await.unwrap();
+    assert_eq!(ended.unwrap_err().code(), Code::Unavailable);
+    timeout(DEADLINE, running.server.join_next()).await.expect("the server ends").unwrap().unwrap();
 }

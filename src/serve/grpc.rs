@@ -13,6 +13,7 @@ use tonic::{
 };
 
 use super::{
+    ending::Ending,
     health, limits, reflection,
     tls::{self, Tls},
 };
@@ -95,8 +96,10 @@ impl Server {
         let healthy = shutdown.child_token();
         let (reporter, health_service) = tonic_health::server::health_reporter();
         let Services { mut routes, names } = self.services;
-        routes.add_service(health_service);
-        reflection::add(&mut routes, names.always.iter().chain(&names.ready).copied())?;
+        let watches = CancellationToken::new();
+        routes.add_service(Ending::new(health_service, watches.clone()));
+        let listed = names.always.iter().chain(&names.ready).copied();
+        reflection::add(&mut routes, listed, &watches)?;
         let router = transport().add_routes(routes.routes());
         let stop = shutdown.cancelled_owned();
         let (served, ()) = tokio::join!(
@@ -108,7 +111,10 @@ impl Server {
                 healthy.cancel();
                 served
             },
-            health::follow(reporter, names, self.ready, healthy.clone()),
+            async {
+                health::follow(reporter, names, self.ready, healthy.clone()).await;
+                watches.cancel();
+            },
         );
         Ok(served?)
     }

@@ -9,6 +9,7 @@ pub mod rate_limiter; // token budgets
 pub mod status; // errors of the native API
 pub mod tls; // certificates, and connections that use them
 pub mod token_review; // whose bearer token it is
+mod ending; // streams that end when the server stops
 mod grpc; // the gRPC server on `listen`
 mod health; // gRPC health
 mod limits; // what a connection and a message may cost

@@ -4,15 +4,21 @@
 
 use prost::Message;
 use prost_types::FileDescriptorSet;
+use tokio_util::sync::CancellationToken;
 use tonic::service::RoutesBuilder;
 use tonic_reflection::server::{Builder, Error};
 
-use super::proto;
+use super::{ending::Ending, proto};
 
 const HEALTH: &str = "grpc.health.v1.Health";
 
-/// Adds both versions, for those of the `served` names that we have descriptors of, and for health.
-pub fn add<'n>(routes: &mut RoutesBuilder, served: impl Iterator<Item = &'n str>) -> Result<(), Error> {
+/// Adds both versions, for those of the `served` names that we have descriptors of, and for health. Their streams end at
+/// `stop`.
+pub fn add<'n>(
+    routes: &mut RoutesBuilder,
+    served: impl Iterator<Item = &'n str>,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
     let described = described()?;
     let listed: Vec<_> = served.filter(|name| described.iter().any(|known| known == name)).collect();
     let builder = |own| {
@@ -25,8 +31,10 @@ pub fn add<'n>(routes: &mut RoutesBuilder, served: impl Iterator<Item = &'n str>
             .with_service_name(own);
         listed.iter().fold(builder, |builder, name| builder.with_service_name(*name))
     };
-    routes.add_service(builder("grpc.reflection.v1.ServerReflection").build_v1()?);
-    routes.add_service(builder("grpc.reflection.v1alpha.ServerReflection").build_v1alpha()?);
+    let v1 = builder("grpc.reflection.v1.ServerReflection").build_v1()?;
+    let v1alpha = builder("grpc.reflection.v1alpha.ServerReflection").build_v1alpha()?;
+    routes.add_service(Ending::new(v1, stop.clone()));
+    routes.add_service(Ending::new(v1alpha, stop.clone()));
     Ok(())
 }
 
