@@ -93,13 +93,8 @@ async fn every_service_has_its_health() {
             [(&routing[..], serving), (&["", "liveness", Fleet::NAME][..], ServingStatus::Serving)]
         {
             for name in names {
-                let mut watched = loop {
-                    // The names are there shortly after the server is.
-                    match health.watch(HealthCheckRequest { service: (*name).into() }).await {
-                        Ok(watched) => break watched.into_inner(),
-                        Err(status) => assert_eq!(status.code(), Code::NotFound),
-                    }
-                };
+                let watched = health.watch(HealthCheckRequest { service: (*name).into() }).await;
+                let mut watched = watched.unwrap().into_inner();
                 let reached = async { while watched.message().await.unwrap().unwrap().status() != want {} };
                 timeout(DEADLINE, reached).await.unwrap_or_else(|_| panic!("{name} is not {want:?}"));
             }
@@ -175,12 +170,8 @@ async fn idle_clients_do_not_hold_a_server_that_stops() {
     // Connections are accepted in turn: the silent one has been by now.
     let channel = channel.connect().await.unwrap();
     let mut health = HealthClient::new(channel.clone());
-    let mut watched = loop {
-        match health.watch(HealthCheckRequest { service: String::new() }).await {
-            Ok(watched) => break watched.into_inner(),
-            Err(status) => assert_eq!(status.code(), Code::NotFound),
-        }
-    };
+    let watched = health.watch(HealthCheckRequest { service: String::new() }).await;
+    let mut watched = watched.unwrap().into_inner();
     let mut told = async || timeout(DEADLINE, watched.message()).await.unwrap();
     assert_eq!(told().await.unwrap().unwrap().status(), ServingStatus::Serving);
     let list = MessageRequest::ListServices(String::new());

@@ -100,6 +100,8 @@ impl Server {
         routes.add_service(Ending::new(health_service, watches.clone()));
         let listed = names.always.iter().chain(&names.ready).copied();
         reflection::add(&mut routes, listed, &watches)?;
+        let ready = *self.ready.borrow();
+        health::begin(&reporter, &names, ready).await;
         let router = transport().add_routes(routes.routes());
         let stop = shutdown.cancelled_owned();
         let (served, ()) = tokio::join!(

@@ -25,6 +25,13 @@ impl Default for Names {
     }
 }
 
+/// Reports all names for the first time: nobody is to find that a service is not there while it is.
+pub async fn begin(reporter: &HealthReporter, names: &Names, ready: bool) {
+    set(reporter, &[LIVENESS], true).await;
+    set(reporter, &names.always, true).await;
+    set(reporter, &names.ready, ready).await;
+}
+
 /// Keeps the reported health true until `shutdown`.
 pub async fn follow(
     reporter: HealthReporter,
@@ -32,8 +39,6 @@ pub async fn follow(
     mut ready: watch::Receiver<bool>,
     shutdown: CancellationToken,
 ) {
-    set(&reporter, &[LIVENESS], true).await;
-    set(&reporter, &names.always, true).await;
     loop {
         let now = *ready.borrow_and_update();
         set(&reporter, &names.ready, now).await;
