@@ -241,8 +241,13 @@ async fn kinfctl_proves_who_it_is() {
     let run = async |args: &[&str]| soon(site.kinfctl(args).output()).await.unwrap();
     let known = run(&["--ca", &ca, "--cert", &cert, "--key", &key, "--token", "t"]).await;
     assert!(known.status.success(), "{}", String::from_utf8_lossy(&known.stderr));
-    assert!(!run(&["--ca", &ca]).await.status.success(), "a stranger");
-    assert!(!run(&[]).await.status.success(), "no TLS");
+    for (args, what) in [(&["--ca", &ca][..], "a stranger"), (&[], "no TLS")] {
+        let refused = run(args).await;
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("--cert"), "{what}: {said}");
+    }
+    let said = run(&["--ca", &key]).await.stderr;
+    assert!(String::from_utf8_lossy(&said).contains("holds no certificate"));
     let missing = dir.path().join("missing");
     let said = run(&["--ca", missing.to_str().unwrap()]).await.stderr;
     assert!(String::from_utf8_lossy(&said).contains(missing.to_str().unwrap()));

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use http::Uri;
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
@@ -96,7 +97,14 @@ impl Server {
 
     fn tls(&self) -> anyhow::Result<ClientTlsConfig> {
         let mut tls = match &self.ca {
-            Some(file) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(file)?)),
+            Some(file) => {
+                let pem = read(file)?;
+                // One without any would be taken for an authority that signed nothing.
+                if CertificateDer::pem_slice_iter(&pem).next().is_none_or(|first| first.is_err()) {
+                    bail!("{}: holds no certificate in PEM", file.display());
+                }
+                ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
+            }
             None => ClientTlsConfig::new().with_native_roots(),
         };
         if let (Some(cert), Some(key)) = (&self.cert, &self.key) {

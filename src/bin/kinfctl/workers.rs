@@ -48,7 +48,7 @@ async fn list(mut client: FleetClient<Connection>, args: Args) -> anyhow::Result
 async fn watch(mut client: FleetClient<Connection>, worker_set: String) -> anyhow::Result<()> {
     let request = WatchWorkersRequest { worker_set };
     let mut updates = client.watch_workers(request).await.map_err(refused)?.into_inner();
-    while let Some(message) = updates.message().await.map_err(refused)? {
+    while let Some(message) = updates.message().await.map_err(|status| anyhow!(said(&status)))? {
         match message.update {
             Some(Update::Snapshot(all)) => {
                 print(&json!({ "snapshot": all.workers.iter().map(object).collect::<Vec<_>>() }))?;
@@ -61,8 +61,21 @@ async fn watch(mut client: FleetClient<Connection>, worker_set: String) -> anyho
     bail!("the server ended the watch")
 }
 
+fn said(status: &tonic::Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
+}
+
+/// What the server answered, or why there is no answer. A server that speaks TLS to a caller that does not, or wants a
+/// certificate and sees none, only shows in that the connection breaks off.
 fn refused(status: tonic::Status) -> anyhow::Error {
-    anyhow!("{:?}: {}", status.code(), status.message())
+    let told = said(&status);
+    // What comes of a server has come with headers.
+    match status.metadata().is_empty() {
+        true => anyhow!(
+            "{told}: the connection broke off. Does the server speak TLS (https://, --ca), does it ask for a certificate (--cert)?"
+        ),
+        false => anyhow!(told),
+    }
 }
 
 /// A worker with the names of the API; what is not known is left out.
