@@ -18,6 +18,9 @@ const TTFT_BUCKETS: &[f64] = &[
 const DECISION_BUCKETS: &[f64] =
     &[0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
 
+/// More than any request has: what an engine claims beyond it is cut off, or counters would wrap.
+const MOST_TOKENS: u64 = 100_000_000;
+
 pub(super) struct PipelineMetrics {
     decisions: IntCounterVec,
     degraded: IntCounterVec,
@@ -101,11 +104,10 @@ impl PipelineMetrics {
     pub(super) fn ended(&self, outcome: Outcome, usage: Option<Usage>) {
         self.requests.with_label_values(&[outcome.label()]).inc();
         let Some(usage) = usage else { return };
-        let cached = usage.cached_tokens.unwrap_or(0);
+        let cached = usage.cached_tokens.unwrap_or(0).min(MOST_TOKENS);
+        let uncached = usage.prompt_tokens.min(MOST_TOKENS).saturating_sub(cached);
         self.tokens.with_label_values(&["cached_prompt"]).inc_by(cached);
-        self.tokens
-            .with_label_values(&["uncached_prompt"])
-            .inc_by(usage.prompt_tokens.saturating_sub(cached));
-        self.tokens.with_label_values(&["output"]).inc_by(usage.completion_tokens);
+        self.tokens.with_label_values(&["uncached_prompt"]).inc_by(uncached);
+        self.tokens.with_label_values(&["output"]).inc_by(usage.completion_tokens.min(MOST_TOKENS));
     }
 }
