@@ -30,6 +30,10 @@ const UNQUIET: Duration = Duration::from_secs(2);
 /// What can't be used may be half written: it is read again after this, before it is reported.
 const SETTLE: Duration = Duration::from_millis(300);
 
+/// A file is read again after this, until it reads the same, and this many times.
+const BETWEEN_READS: Duration = Duration::from_millis(10);
+const READS: usize = 20;
+
 /// Something that is made from files, and made anew when they change.
 pub trait FromFiles: Send {
     /// Where the files are.
@@ -65,11 +69,25 @@ pub async fn follow(mut thing: impl FromFiles) -> Infallible {
     }
 }
 
-/// The content of a file of at most `most` bytes.
+/// The content of a file of at most `most` bytes, as two reads in a row saw it: one that falls into a write may see
+/// part of the old and part of the new content, and still look whole.
 ///
 /// # Errors
-/// It can't be read, or is larger.
+/// It can't be read, is larger, or never stands still.
 pub async fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut before = read_once(path, most).await?;
+    for _ in 0..READS {
+        sleep(BETWEEN_READS).await;
+        let now = read_once(path, most).await?;
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
+    }
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "changes all the time"))
+}
+
+async fn read_once(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     tokio::fs::File::open(path).await?.take(most + 1).read_to_end(&mut content).await?;
     if content.len() as u64 > most {
@@ -141,6 +159,18 @@ mod tests {
         fn refused(&self, _: &str) {
             self.refusals.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_falls_into_a_write_is_not_believed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "go").unwrap();
+        let (content, ()) = tokio::join!(read(&path, 10), async {
+            sleep(BETWEEN_READS / 2).await;
+            std::fs::write(&path, "good").unwrap();
+        });
+        assert_eq!(content.unwrap(), b"good");
     }
 
     #[tokio::test(start_paused = true)]
