@@ -35,3 +35,15 @@ async fn original_dst_fails_closed() {
 async fn buffered_fails_open() {
     through("buffered-fail-open.yaml", 200).await;
 }
+
+/// One that hangs answers no keep-alive: Envoy gives its streams up.
+#[tokio::test]
+async fn a_hung_server_is_given_up() {
+    let Some(mut stack) = Stack::with("duplex.yaml", "", &["--speedup", "50"]).await else { return };
+    assert_eq!(stack.chat("before").await.status(), 200);
+    stack.router.hang();
+    assert_eq!(stack.chat("while it hangs").await.status(), 503);
+    stack.router.restart("");
+    until("requests are served again", async || (stack.chat("after").await.status() == 200).then_some(()))
+        .await;
+}

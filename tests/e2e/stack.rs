@@ -114,6 +114,12 @@ impl Router {
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
+    /// It stops answering without going away.
+    pub fn hang(&self) {
+        let done = Command::new("kill").args(["-STOP", &self.process.0.id().to_string()]).status();
+        assert!(done.unwrap().success());
+    }
+
     /// The same server at the same addresses.
     pub fn restart(&mut self, extra: &str) {
         self.kill();
