@@ -36,13 +36,14 @@ async fn buffered_fails_open() {
     through("buffered-fail-open.yaml", 200).await;
 }
 
-/// One that hangs answers no keep-alive: Envoy gives its streams up.
+/// One that hangs answers neither messages nor keep-alives: whichever Envoy notices first (504, 503), it gives up.
 #[tokio::test]
 async fn a_hung_server_is_given_up() {
     let Some(mut stack) = Stack::with("duplex.yaml", "", &["--speedup", "50"]).await else { return };
     assert_eq!(stack.chat("before").await.status(), 200);
     stack.router.hang();
-    assert_eq!(stack.chat("while it hangs").await.status(), 503);
+    let status = stack.chat("while it hangs").await.status().as_u16();
+    assert!([503, 504].contains(&status), "{status}");
     stack.router.restart("");
     until("requests are served again", async || (stack.chat("after").await.status() == 200).then_some(()))
         .await;
