@@ -8,9 +8,9 @@ use super::{
         ReleaseRequest, ReleaseResponse, ReserveRequest, ReserveResponse, SettleRequest, SettleResponse,
         rate_limiter_server::{RateLimiter, RateLimiterServer},
     },
-    status::{Reason, refusal},
+    status::refusal,
 };
-use crate::observe::Metrics;
+use crate::{observe::Metrics, types::ErrorKind};
 
 /// The service.
 pub struct RateLimits {
@@ -45,7 +45,7 @@ impl RateLimits {
 impl RateLimiter for RateLimits {
     async fn reserve(&self, request: Request<ReserveRequest>) -> Result<Response<ReserveResponse>, Status> {
         if request.get_ref().tenant.is_empty() {
-            return Err(refusal(Reason::BadRequest, "a reservation needs a tenant"));
+            return Err(refusal(ErrorKind::BadRequest, "a reservation needs a tenant"));
         }
         self.reserved.inc();
         // Unique across replicas and restarts without a word between them.

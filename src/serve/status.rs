@@ -15,23 +15,11 @@ pub const DOMAIN: &str = "kinference.buoyant.io";
 /// `ErrorInfo.metadata` key: what an HTTP client should be told.
 pub const HTTP_STATUS: &str = "http_status";
 
-/// `ErrorInfo.reason`.
+/// Why a call gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The request is not what its contract says.
-    BadRequest,
-    /// No worker serves the model that was asked for.
-    ModelNotFound,
-    /// The body did not arrive in time.
-    BodyTimeout,
-    /// The body is larger than `body_max_request_kb`.
-    BodyTooLarge,
-    /// `body_max_total_kb` is used up.
-    Overloaded,
-    /// No eligible worker.
-    NoWorker,
-    /// A fault of ours.
-    Internal,
+    /// The request is turned away, as an HTTP client would be.
+    Rejected(ErrorKind),
     /// The caller went away in the middle of a call.
     Cancelled,
     /// No body of that id: unknown, used, or older than `body_ttl_secs`.
@@ -47,33 +35,23 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Every reason, for metrics and table tests.
-    pub const ALL: [Self; 13] = [
-        Self::BadRequest,
-        Self::ModelNotFound,
-        Self::BodyTimeout,
-        Self::BodyTooLarge,
-        Self::Overloaded,
-        Self::NoWorker,
-        Self::Internal,
-        Self::Cancelled,
-        Self::BodyNotFound,
-        Self::PickNotFound,
-        Self::WrongReplica,
-        Self::ReviewTimeout,
-        Self::ReviewUnavailable,
-    ];
+    /// Every reason, for table tests.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let own = [
+            Self::Cancelled,
+            Self::BodyNotFound,
+            Self::PickNotFound,
+            Self::WrongReplica,
+            Self::ReviewTimeout,
+            Self::ReviewUnavailable,
+        ];
+        ErrorKind::ALL.into_iter().map(Self::Rejected).chain(own)
+    }
 
     /// As it stands in `ErrorInfo.reason`.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::BadRequest => "BAD_REQUEST",
-            Self::ModelNotFound => "MODEL_NOT_FOUND",
-            Self::BodyTimeout => "BODY_TIMEOUT",
-            Self::BodyTooLarge => "BODY_TOO_LARGE",
-            Self::Overloaded => "OVERLOADED",
-            Self::NoWorker => "NO_WORKER",
-            Self::Internal => "INTERNAL",
+            Self::Rejected(kind) => rejected(kind).0,
             Self::Cancelled => "CANCELLED",
             Self::BodyNotFound => "BODY_NOT_FOUND",
             Self::PickNotFound => "PICK_NOT_FOUND",
@@ -86,63 +64,49 @@ impl Reason {
     /// The gRPC code.
     pub const fn code(self) -> Code {
         match self {
-            Self::BadRequest => Code::InvalidArgument,
-            Self::ModelNotFound | Self::BodyNotFound | Self::PickNotFound => Code::NotFound,
-            Self::BodyTimeout | Self::ReviewTimeout => Code::DeadlineExceeded,
-            Self::BodyTooLarge | Self::Overloaded => Code::ResourceExhausted,
-            Self::NoWorker | Self::ReviewUnavailable => Code::Unavailable,
-            Self::Internal => Code::Internal,
+            Self::Rejected(kind) => rejected(kind).1,
             Self::Cancelled => Code::Cancelled,
+            Self::BodyNotFound | Self::PickNotFound => Code::NotFound,
             Self::WrongReplica => Code::FailedPrecondition,
+            Self::ReviewTimeout => Code::DeadlineExceeded,
+            Self::ReviewUnavailable => Code::Unavailable,
         }
     }
 
     /// What an HTTP client should be told.
     pub const fn http_status(self) -> u16 {
         match self {
+            Self::Rejected(kind) => kind.http_status(),
             Self::Cancelled => 499,
             Self::PickNotFound => 404,
             // The client did nothing wrong, and may well be luckier the next time.
             Self::BodyNotFound | Self::WrongReplica | Self::ReviewUnavailable => 503,
             Self::ReviewTimeout => 504,
-            _ => match self.kind() {
-                Some(kind) => kind.http_status(),
-                None => ErrorKind::Internal.http_status(),
-            },
         }
     }
 
-    /// The kind of rejection that it tells of, if it is one.
-    const fn kind(self) -> Option<ErrorKind> {
-        Some(match self {
-            Self::BadRequest => ErrorKind::BadRequest,
-            Self::ModelNotFound => ErrorKind::ModelNotFound,
-            Self::BodyTimeout => ErrorKind::BodyTimeout,
-            Self::BodyTooLarge => ErrorKind::BodyTooLarge,
-            Self::Overloaded => ErrorKind::Overloaded,
-            Self::NoWorker => ErrorKind::NoWorker,
-            Self::Internal => ErrorKind::Internal,
-            _ => return None,
-        })
-    }
-
     fn retry_after(self) -> Option<Duration> {
-        let secs = self.kind()?.retry_after_secs()?;
-        Some(Duration::from_secs(secs.into()))
+        let Self::Rejected(kind) = self else { return None };
+        Some(Duration::from_secs(kind.retry_after_secs()?.into()))
     }
 }
 
 impl From<ErrorKind> for Reason {
     fn from(kind: ErrorKind) -> Self {
-        match kind {
-            ErrorKind::BadRequest => Self::BadRequest,
-            ErrorKind::ModelNotFound => Self::ModelNotFound,
-            ErrorKind::BodyTimeout => Self::BodyTimeout,
-            ErrorKind::BodyTooLarge => Self::BodyTooLarge,
-            ErrorKind::Overloaded => Self::Overloaded,
-            ErrorKind::NoWorker => Self::NoWorker,
-            ErrorKind::Internal => Self::Internal,
-        }
+        Self::Rejected(kind)
+    }
+}
+
+/// What a rejection is in the words of gRPC.
+const fn rejected(kind: ErrorKind) -> (&'static str, Code) {
+    match kind {
+        ErrorKind::BadRequest => ("BAD_REQUEST", Code::InvalidArgument),
+        ErrorKind::ModelNotFound => ("MODEL_NOT_FOUND", Code::NotFound),
+        ErrorKind::BodyTimeout => ("BODY_TIMEOUT", Code::DeadlineExceeded),
+        ErrorKind::BodyTooLarge => ("BODY_TOO_LARGE", Code::ResourceExhausted),
+        ErrorKind::Overloaded => ("OVERLOADED", Code::ResourceExhausted),
+        ErrorKind::NoWorker => ("NO_WORKER", Code::Unavailable),
+        ErrorKind::Internal => ("INTERNAL", Code::Internal),
     }
 }
 
@@ -158,8 +122,8 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal for that reason.
-    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+    pub fn new(reason: impl Into<Reason>, message: impl Into<String>) -> Self {
+        Self { reason: reason.into(), message: message.into() }
     }
 }
 
@@ -177,11 +141,12 @@ impl From<Refusal> for Status {
 
 /// The status that tells of a rejection.
 pub fn status(rejection: &Rejection) -> Status {
-    refusal(rejection.kind.into(), rejection.message.as_str())
+    refusal(rejection.kind, rejection.message.as_str())
 }
 
 /// The status for that reason.
-pub fn refusal(reason: Reason, message: impl Into<String>) -> Status {
+pub fn refusal(reason: impl Into<Reason>, message: impl Into<String>) -> Status {
+    let reason = reason.into();
     let metadata = HashMap::from([(HTTP_STATUS.to_owned(), reason.http_status().to_string())]);
     let mut details = ErrorDetails::with_error_info(reason.name(), DOMAIN, metadata);
     if let Some(after) = reason.retry_after() {
@@ -197,7 +162,7 @@ mod tests {
     #[test]
     fn every_error_is_told_in_full() {
         let mut names = std::collections::BTreeSet::new();
-        for reason in Reason::ALL {
+        for reason in Reason::all() {
             let status = refusal(reason, "why");
             let details = status.get_error_details();
             let info = details.error_info().unwrap();
@@ -210,12 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn rejections_keep_their_http_status() {
+    fn rejections_keep_their_http_status_and_when_to_try_again() {
         for kind in ErrorKind::ALL {
-            let reason = Reason::from(kind);
-            assert_eq!((reason.http_status(), reason.kind()), (kind.http_status(), Some(kind)));
-            assert_eq!(status(&Rejection::new(kind, "why")).code(), reason.code());
+            let status = status(&Rejection::new(kind, "why"));
+            let details = status.get_error_details();
+            assert_eq!(details.error_info().unwrap().metadata[HTTP_STATUS], kind.http_status().to_string());
+            let after = details.retry_info().and_then(|info| info.retry_delay);
+            assert_eq!(after, kind.retry_after_secs().map(|secs| Duration::from_secs(secs.into())));
         }
-        assert!(refusal(Reason::Overloaded, "").get_details_retry_info().is_some());
     }
 }

@@ -201,7 +201,7 @@ fn reservations(site: &mut Site) {
     );
     assert_eq!(site.call("RateLimiter/Release", &[json!({"reservation_id": id})]), json!({}));
     let refused = site.fail("RateLimiter/Reserve", json!({}));
-    assert_eq!((&refused["code"], info(&refused)), (&json!(3), Some(Reason::BadRequest.name())), "{refused}");
+    assert_eq!((&refused["code"], info(&refused)), (&json!(3), Some("BAD_REQUEST")), "{refused}");
 }
 
 /// The page's commands as one script, with this test's addresses.
@@ -295,7 +295,7 @@ fn the_page_lists_every_error_as_it_is() {
             .ok()
             .map(|status| (reason.trim_matches('`'), code.trim_matches('`'), status))
     });
-    for reason in Reason::ALL {
+    for reason in Reason::all() {
         let code = format!("{:?}", reason.code()).to_uppercase();
         let (name, said, http_status) = listed.next().unwrap();
         assert_eq!((name, http_status), (reason.name(), reason.http_status()));

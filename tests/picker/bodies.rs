@@ -9,6 +9,7 @@ use kinference::{
         proto::{BodyHead, PushBodyRequest},
         status::Reason,
     },
+    types::ErrorKind,
 };
 use serde_json::json;
 use tokio::{sync::mpsc, time::Instant};
@@ -58,7 +59,7 @@ async fn what_is_no_inference_call_is_kept_too() {
     // A body may leave its model to the pick.
     let nameless = json!({"prompt": "x"}).to_string();
     let id = door.push(head(COMPLETIONS), nameless.as_bytes()).await.unwrap();
-    assert_eq!(door.refused(by_id(&id)).await, Reason::BadRequest);
+    assert_eq!(door.refused(by_id(&id)).await, Reason::Rejected(ErrorKind::BadRequest));
     assert_eq!(door.budget.held_bytes(), 0);
 }
 
@@ -69,15 +70,15 @@ async fn bodies_are_refused_early_and_leave_nothing() {
     let json = BodyHead { content_encoding: "gzip".into(), ..head(COMPLETIONS) };
     let announced = |content_length| BodyHead { content_length, ..head(COMPLETIONS) };
     let table = [
-        (vec![], Reason::BadRequest),
-        (vec![chunk(b"{}")], Reason::BadRequest),
-        (vec![first(head(COMPLETIONS)), first(head(COMPLETIONS))], Reason::BadRequest),
-        (vec![PushBodyRequest { part: None }], Reason::BadRequest),
-        (pushing(head(COMPLETIONS), b"{\"model\":"), Reason::BadRequest),
-        (pushing(head(COMPLETIONS), b""), Reason::BadRequest),
-        (pushing(json, b"no gzip"), Reason::BadRequest),
-        (vec![first(announced(8_001))], Reason::BodyTooLarge),
-        (pushing(head(COMPLETIONS), &[b' '; 8_001]), Reason::BodyTooLarge),
+        (vec![], ErrorKind::BadRequest.into()),
+        (vec![chunk(b"{}")], ErrorKind::BadRequest.into()),
+        (vec![first(head(COMPLETIONS)), first(head(COMPLETIONS))], ErrorKind::BadRequest.into()),
+        (vec![PushBodyRequest { part: None }], ErrorKind::BadRequest.into()),
+        (pushing(head(COMPLETIONS), b"{\"model\":"), ErrorKind::BadRequest.into()),
+        (pushing(head(COMPLETIONS), b""), ErrorKind::BadRequest.into()),
+        (pushing(json, b"no gzip"), ErrorKind::BadRequest.into()),
+        (vec![first(announced(8_001))], ErrorKind::BodyTooLarge.into()),
+        (pushing(head(COMPLETIONS), &[b' '; 8_001]), ErrorKind::BodyTooLarge.into()),
     ];
     for (messages, reason) in table {
         assert_eq!(refusal(&door, messages).await, reason);
@@ -90,7 +91,7 @@ async fn bodies_are_refused_early_and_leave_nothing() {
             Err(refusal) => break refusal,
         }
     };
-    assert_eq!(refused.reason, Reason::Overloaded);
+    assert_eq!(refused.reason, Reason::Rejected(ErrorKind::Overloaded));
     assert!(!kept.is_empty() && door.budget.held_bytes() <= limits.total_bytes);
     door.pick(by_id(&kept[0])).await;
     door.push(head(COMPLETIONS), &body).await.unwrap();
@@ -102,7 +103,7 @@ async fn empty_bodies_are_bounded_as_well() {
     let door = Door::with(&seeded(), 1, limits);
     for _ in 0..100 {
         if let Err(refusal) = door.push(head("/x"), b"").await {
-            assert_eq!(refusal.reason, Reason::Overloaded);
+            assert_eq!(refusal.reason, Reason::Rejected(ErrorKind::Overloaded));
             return;
         }
     }
@@ -120,7 +121,7 @@ async fn a_stalled_body_is_cut_at_the_idle_timeout() {
         }
         let began = Instant::now();
         let refusal = door.picker.push(ReceiverStream::new(receive)).await.unwrap_err();
-        assert_eq!(refusal.reason, Reason::BodyTimeout);
+        assert_eq!(refusal.reason, Reason::Rejected(ErrorKind::BodyTimeout));
         assert!(
             began.elapsed() >= limits.idle_timeout
                 && began.elapsed() < limits.idle_timeout + Duration::from_secs(1)
@@ -139,7 +140,7 @@ async fn a_body_that_trickles_in_ends_with_its_ttl() {
     });
     let began = Instant::now();
     let refusal = door.picker.push(trickle.boxed()).await.unwrap_err();
-    assert_eq!(refusal.reason, Reason::BodyTimeout);
+    assert_eq!(refusal.reason, Reason::Rejected(ErrorKind::BodyTimeout));
     assert!(began.elapsed() >= limits.ttl && began.elapsed() < limits.ttl + Duration::from_secs(5));
 }
 

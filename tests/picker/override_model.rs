@@ -1,8 +1,11 @@
 //! A pick by another model than the body's: routed by that one, and the body changed to name it.
 
-use kinference::serve::{
-    proto::{BodyHead, BodyMutation, PickRequest, PickResponse, body_mutation::Change},
-    status::Reason,
+use kinference::{
+    serve::{
+        proto::{BodyHead, BodyMutation, PickRequest, PickResponse, body_mutation::Change},
+        status::Reason,
+    },
+    types::ErrorKind,
 };
 use serde_json::{Value, json};
 
@@ -84,7 +87,7 @@ async fn other_json_calls_are_renamed_and_the_rest_is_only_routed() {
         assert_eq!(door.pick(by_model(inline(head, body))).await.body_mutation, None);
     }
     let unknown = PickRequest { model: "unknown".into(), ..inline(json, body) };
-    assert_eq!(door.refused(unknown).await, Reason::ModelNotFound);
+    assert_eq!(door.refused(unknown).await, Reason::Rejected(ErrorKind::ModelNotFound));
     assert_eq!(door.budget.held_bytes(), 0);
 }
 

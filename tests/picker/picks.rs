@@ -11,7 +11,7 @@ use kinference::{
         },
         status::Reason,
     },
-    types::WorkerId,
+    types::{ErrorKind, WorkerId},
 };
 
 use crate::{
@@ -112,7 +112,7 @@ async fn what_is_told_in_vain_says_why() {
     assert_eq!(reason("there.00000000000000000000000000000001"), Reason::WrongReplica);
     let id = door.pick(tokens(0..16)).await.pick_id;
     let nothing = door.picker.note(ObserveRequest { pick_id: id, event: None });
-    assert_eq!(nothing.unwrap_err().reason, Reason::BadRequest);
+    assert_eq!(nothing.unwrap_err().reason, Reason::Rejected(ErrorKind::BadRequest));
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn engines_that_fail_get_no_more_picks() {
         let id = door.pick(tokens(0..16)).await.pick_id;
         door.observe(&id, Event::Failed(Failed {})).unwrap();
     }
-    assert_eq!(door.refused(tokens(0..16)).await, Reason::NoWorker);
+    assert_eq!(door.refused(tokens(0..16)).await, Reason::Rejected(ErrorKind::NoWorker));
 }
 
 #[tokio::test]
@@ -163,18 +163,21 @@ async fn callers_narrow_the_field_and_see_it() {
     assert!(picked.remove_headers.contains(&header.name));
     let unasked = door.pick(PickRequest { want_candidates: false, ..want }).await;
     assert!(unasked.candidates.is_empty() && unasked.removed.is_empty());
-    assert_eq!(door.refused(only("10.9.9.9:1", tokens(0..64))).await, Reason::NoWorker);
+    assert_eq!(door.refused(only("10.9.9.9:1", tokens(0..64))).await, Reason::Rejected(ErrorKind::NoWorker));
     let none = PickRequest { subset: Some(EndpointSubset::default()), ..tokens(0..64) };
-    assert_eq!(door.refused(none).await, Reason::NoWorker);
-    assert_eq!(door.refused(PickRequest { model: String::new(), ..tokens(0..64) }).await, Reason::BadRequest);
-    assert_eq!(door.refused(tokens([])).await, Reason::BadRequest);
+    assert_eq!(door.refused(none).await, Reason::Rejected(ErrorKind::NoWorker));
+    assert_eq!(
+        door.refused(PickRequest { model: String::new(), ..tokens(0..64) }).await,
+        Reason::Rejected(ErrorKind::BadRequest)
+    );
+    assert_eq!(door.refused(tokens([])).await, Reason::Rejected(ErrorKind::BadRequest));
     let unknown = PickRequest { model: "unknown".into(), ..tokens(0..64) };
-    assert_eq!(door.refused(unknown).await, Reason::ModelNotFound);
+    assert_eq!(door.refused(unknown).await, Reason::Rejected(ErrorKind::ModelNotFound));
     let promptless = |model: &str| PickRequest { model: model.into(), ..PickRequest::default() };
-    assert_eq!(door.refused(promptless("unknown")).await, Reason::ModelNotFound);
+    assert_eq!(door.refused(promptless("unknown")).await, Reason::Rejected(ErrorKind::ModelNotFound));
     for model in ["", MODEL] {
         assert_eq!(door.pick(promptless(model)).await.prompt_tokens, None);
     }
     let broken = inline(head(COMPLETIONS), b"{");
-    assert_eq!(door.refused(broken).await, Reason::BadRequest);
+    assert_eq!(door.refused(broken).await, Reason::Rejected(ErrorKind::BadRequest));
 }

@@ -8,6 +8,7 @@ use kinference::{
         proto::{PickRequest, picker_client::PickerClient},
         status::{DOMAIN, HTTP_STATUS, Reason},
     },
+    types::ErrorKind,
 };
 use serde_json::json;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
@@ -90,20 +91,24 @@ async fn errors_are_canonical_and_say_why() {
     let (mut client, _tasks) = serve(&door).await;
     let large = vec![b' '; 100_001];
     let push = client.push_body(futures::stream::iter(pushing(head(COMPLETIONS), &large))).await.unwrap_err();
-    check(&push, Code::ResourceExhausted, Reason::BodyTooLarge);
+    check(&push, Code::ResourceExhausted, ErrorKind::BodyTooLarge.into());
     let broken = client.push_body(futures::stream::iter(pushing(head(COMPLETIONS), b"{"))).await.unwrap_err();
-    check(&broken, Code::InvalidArgument, Reason::BadRequest);
+    check(&broken, Code::InvalidArgument, ErrorKind::BadRequest.into());
     let table = [
-        (inline(head(COMPLETIONS), &large), Code::ResourceExhausted, Reason::BodyTooLarge),
-        (inline(head(COMPLETIONS), b"[]"), Code::InvalidArgument, Reason::BadRequest),
-        (tokens(0..60_000), Code::ResourceExhausted, Reason::BodyTooLarge),
-        (PickRequest { model: "unknown".into(), ..tokens(0..9) }, Code::NotFound, Reason::ModelNotFound),
+        (inline(head(COMPLETIONS), &large), Code::ResourceExhausted, ErrorKind::BodyTooLarge.into()),
+        (inline(head(COMPLETIONS), b"[]"), Code::InvalidArgument, ErrorKind::BadRequest.into()),
+        (tokens(0..60_000), Code::ResourceExhausted, ErrorKind::BodyTooLarge.into()),
+        (
+            PickRequest { model: "unknown".into(), ..tokens(0..9) },
+            Code::NotFound,
+            ErrorKind::ModelNotFound.into(),
+        ),
         (by_id("here.1"), Code::NotFound, Reason::BodyNotFound),
         (by_id("there.1"), Code::FailedPrecondition, Reason::WrongReplica),
         (
             PickRequest { exclude: vec!["10.0.0.1:8000".into()], ..tokens(0..9) },
             Code::Unavailable,
-            Reason::NoWorker,
+            ErrorKind::NoWorker.into(),
         ),
     ];
     for (request, code, reason) in table {
@@ -113,7 +118,7 @@ async fn errors_are_canonical_and_say_why() {
     let audio = || futures::stream::iter(pushing(head("/v1/audio"), &kept));
     client.push_body(audio()).await.unwrap();
     let full = client.push_body(audio()).await.unwrap_err();
-    check(&full, Code::ResourceExhausted, Reason::Overloaded);
+    check(&full, Code::ResourceExhausted, ErrorKind::Overloaded.into());
     assert!(full.get_details_retry_info().is_some());
     assert!(door.has_counted("kinference_picker_refusals_total{reason=\"WRONG_REPLICA\"} 1"));
 }

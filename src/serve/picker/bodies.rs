@@ -15,6 +15,7 @@ use crate::{
         proto::{BodyHead, PushBodyRequest, push_body_request::Part},
         status::{Reason, Refusal},
     },
+    types::ErrorKind,
 };
 
 /// What keeping a body costs besides its bytes and its head's, so that empty ones count too.
@@ -43,7 +44,7 @@ where
     loop {
         let late = whole.min(Instant::now() + limits.idle_timeout);
         let Ok(message) = timeout_at(late, inbound.next()).await else {
-            return Err(Refusal::new(Reason::BodyTimeout, "The request body did not arrive in time."));
+            return Err(Refusal::new(ErrorKind::BodyTimeout, "The request body did not arrive in time."));
         };
         let part = match message {
             None => break,
@@ -68,13 +69,13 @@ where
 }
 
 fn out_of_order(why: &str) -> Refusal {
-    Refusal::new(Reason::BadRequest, why)
+    Refusal::new(ErrorKind::BadRequest, why)
 }
 
 fn broken(status: &Status) -> Refusal {
     match status.code() {
         Code::OutOfRange | Code::ResourceExhausted => {
-            Refusal::new(Reason::BodyTooLarge, "A message of the body is larger than the server takes.")
+            Refusal::new(ErrorKind::BodyTooLarge, "A message of the body is larger than the server takes.")
         }
         _ => Refusal::new(Reason::Cancelled, "The stream of the body broke off."),
     }

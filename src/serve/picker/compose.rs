@@ -3,9 +3,12 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::serve::{
-    proto::{Messages, TokenIds},
-    status::{Reason, Refusal},
+use crate::{
+    serve::{
+        proto::{Messages, TokenIds},
+        status::Refusal,
+    },
+    types::ErrorKind,
 };
 
 /// What both kinds of body have in common.
@@ -60,7 +63,7 @@ fn objects<'a>(texts: &'a [String], field: &str) -> Result<Vec<&'a RawValue>, Re
     let object = |(i, text): (usize, &'a String)| {
         let value: Option<&RawValue> = serde_json::from_str(text).ok();
         let object = value.filter(|value| value.get().starts_with('{'));
-        object.ok_or_else(|| Refusal::new(Reason::BadRequest, format!("{field}[{i}] is no JSON object.")))
+        object.ok_or_else(|| Refusal::new(ErrorKind::BadRequest, format!("{field}[{i}] is no JSON object.")))
     };
     texts.iter().enumerate().map(object).collect()
 }
@@ -68,7 +71,7 @@ fn objects<'a>(texts: &'a [String], field: &str) -> Result<Vec<&'a RawValue>, Re
 fn written(body: &impl Serialize) -> Result<Vec<u8>, Refusal> {
     serde_json::to_vec(body).map_err(|error| {
         tracing::error!(%error, "a body is not written");
-        Refusal::new(Reason::Internal, "The request could not be read.")
+        Refusal::new(ErrorKind::Internal, "The request could not be read.")
     })
 }
 
@@ -102,7 +105,7 @@ mod tests {
         for text in ["", "[]", "1", "{}, {}", r#"{}], "model": "x", "y": [{}"#, "{"] {
             let messages = Messages { messages_json: vec!["{}".into(), text.into()], ..Messages::default() };
             let refusal = conversation(&messages, "m", false).unwrap_err();
-            assert_eq!(refusal.reason, Reason::BadRequest, "{text}");
+            assert_eq!(refusal.reason, ErrorKind::BadRequest.into(), "{text}");
             assert!(refusal.message.contains("messages_json[1]"), "{}", refusal.message);
         }
     }

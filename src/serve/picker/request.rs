@@ -12,9 +12,9 @@ use crate::{
     prompt::{Body, BodyBudget},
     serve::{
         proto::{BodyHead, EndpointSubset, InlineBody, PickRequest, pick_request::Prompt},
-        status::{Reason, Refusal},
+        status::Refusal,
     },
-    types::{Api, RequestKind},
+    types::{Api, ErrorKind, RequestKind},
 };
 
 /// A request, ready to be decided.
@@ -91,7 +91,7 @@ fn with_body(mut pushed: Pushed, model: Option<&str>) -> Asked {
 
 fn inline(budget: &Arc<BodyBudget>, InlineBody { head, body: bytes }: InlineBody) -> Result<Pushed, Refusal> {
     let head: BodyHead =
-        head.ok_or_else(|| Refusal::new(Reason::BadRequest, "An inline body needs its head."))?;
+        head.ok_or_else(|| Refusal::new(ErrorKind::BadRequest, "An inline body needs its head."))?;
     let mut body = budget.open();
     body.push(bytes.into())?;
     Ok(Pushed { head, body })

@@ -28,6 +28,7 @@ use crate::{
         },
         status::{Reason, Refusal},
     },
+    types::ErrorKind,
 };
 
 /// How late what has had its time may be forgotten.
@@ -148,7 +149,7 @@ impl Picker {
     /// As the contract of `Observe` says.
     pub fn note(&self, ObserveRequest { pick_id, event }: ObserveRequest) -> Result<(), Refusal> {
         let event =
-            event.ok_or_else(|| Refusal::new(Reason::BadRequest, "An observation needs an event."))?;
+            event.ok_or_else(|| Refusal::new(ErrorKind::BadRequest, "An observation needs an event."))?;
         let token = self.shared.ids.parse(&pick_id, Reason::PickNotFound)?;
         self.shared.picks.observe(token, event)
     }

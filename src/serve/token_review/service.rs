@@ -21,6 +21,7 @@ use crate::{
         },
         status::{Reason, refusal},
     },
+    types::ErrorKind,
 };
 
 /// The service.
@@ -61,7 +62,7 @@ impl TokenReview for TokenReviews {
         let ReviewRequest { token, audiences, deadline_ms } = request.into_inner();
         let Some(token) = Token::parse(token) else {
             self.stats.ended(Ended::BadRequest);
-            return Err(refusal(Reason::BadRequest, "there is no token to review"));
+            return Err(refusal(ErrorKind::BadRequest, "there is no token to review"));
         };
         let budget = deadline_ms.map(|ms| Duration::from_millis(ms.into()));
         match self.desk.review(Question::new(token, audiences), budget).await {
