@@ -10,6 +10,7 @@ pub mod files; // files that others replace, followed
 pub mod fleet; // who the workers are, and what state each is in
 pub mod cache; // which blocks each worker holds
 pub mod load; // in-flight reservations and scraped load
+pub mod policy; // what platform teams declare: CRDs, rules
 pub mod prompt; // request bodies: buffers, parsing, tokenization
 pub mod route; // predict, pick, replicate: candidates in, `Decision` out
 pub mod roster; // the fleet as it is shown to people and programs

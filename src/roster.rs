@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     cache::{BlockCounts, CacheIndex},
     config::Topology,
-    fleet::{KvState, Member, Registry},
+    fleet::{Availability, KvState, Member, Registry},
     load::{LoadTable, LoadView},
     types::{Degradation, WorkerId},
 };
@@ -100,7 +100,7 @@ impl Roster {
             models: member.model_names(),
             engine: cards.as_ref().and_then(|cards| cards.first().map(|card| card.owned_by.clone())),
             asleep: status.asleep.load(Ordering::Relaxed),
-            terminating: worker.terminating,
+            terminating: worker.availability == Availability::Terminating,
             failing: member.failing(),
             degraded: lacks.map(Degradation::label).collect(),
             kv_events,

@@ -12,7 +12,7 @@ use futures::StreamExt;
 use kinference::{
     cache::CacheIndex,
     config::{Profile, Topology},
-    fleet::{Registry, Worker, WorkerSet},
+    fleet::{Availability, KvSource, Registry, Worker, WorkerSet},
     load::LoadTable,
     observe::Metrics,
     roster::Roster,
@@ -56,13 +56,12 @@ fn workers(ids: &[u64]) -> Vec<Worker> {
         name: format!("w{id}").into(),
         set: set.clone(),
         model_name: "m".into(),
-        zmq_endpoint: None,
-        replay_endpoint: None,
+        kv: KvSource::Unknown,
         metrics_url: None,
         http_url: None,
         endpoint: format!("10.0.0.1:{id}").into(),
         topology: Topology { availability_zone: Some("z".into()), ..Topology::default() },
-        terminating: false,
+        availability: Availability::Ready,
     };
     ids.iter().map(worker).collect()
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use kinference::{
     cache::CacheIndex,
     config::{Profile, Topology},
-    fleet::{KvState, Member, Status, Worker, WorkerSet},
+    fleet::{Availability, KvSource, KvState, Member, Status, Worker, WorkerSet},
     ingest::kv::{self, KvMetrics},
     observe::Metrics,
     types::WorkerId,
@@ -160,13 +160,12 @@ impl Router {
             name: "w".into(),
             set: Arc::new(set),
             model_name: "m".into(),
-            zmq_endpoint: events.map(Into::into),
-            replay_endpoint: replay.map(Into::into),
+            kv: KvSource::single(events.map(Into::into), replay.map(Into::into)),
             metrics_url: None,
             http_url: None,
             endpoint: "127.0.0.1:8000".into(),
             topology: Topology::default(),
-            terminating: false,
+            availability: Availability::Ready,
         };
         let member = Arc::new(Member { worker, generation: 1, status: Status::default() });
         let metrics = Metrics::new();

@@ -17,7 +17,7 @@ use axum::{
 };
 use kinference::{
     config::{Profile, Topology},
-    fleet::{MISSED_POLLS_TO_FAIL, Member, Status, Worker, WorkerSet},
+    fleet::{Availability, KvSource, MISSED_POLLS_TO_FAIL, Member, Status, Worker, WorkerSet},
     ingest::{models::ModelsPoller, scrape::Scraper},
     load::{Freshness, LoadTable, LoadView},
     observe::Metrics,
@@ -170,13 +170,12 @@ fn worker(address: SocketAddr, (metrics_url, http_url): (Option<String>, Option<
         name: "w".into(),
         set: Arc::new(set),
         model_name: "m".into(),
-        zmq_endpoint: None,
-        replay_endpoint: None,
+        kv: KvSource::Unknown,
         metrics_url,
         http_url,
         endpoint: address.to_string().into(),
         topology: Topology::default(),
-        terminating: false,
+        availability: Availability::Ready,
     }
 }
 

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{Profile, TokenizeConfig, Topology},
-        fleet::{Worker, WorkerSet},
+        fleet::{Availability, KvSource, Worker, WorkerSet},
         load::{Freshness, LoadSample},
         observe::Metrics,
         prompt::http_client,
@@ -137,13 +137,12 @@ mod tests {
             name: "w1".into(),
             set: Arc::new(set),
             model_name: "m".into(),
-            zmq_endpoint: None,
-            replay_endpoint: None,
+            kv: KvSource::Unknown,
             metrics_url: None,
             http_url: None,
             endpoint: "10.0.0.1:8000".into(),
             topology: Topology::default(),
-            terminating: false,
+            availability: Availability::Ready,
         }
     }
 

@@ -12,7 +12,7 @@ use super::FleetWriter;
 use crate::{
     config::{ConfigErrors, WorkerEntry, parse_workers},
     files::{self, FromFiles},
-    fleet::{IdTaken, Worker, WorkerSet},
+    fleet::{Availability, IdTaken, KvSource, Worker, WorkerSet},
     types::WorkerId,
 };
 
@@ -101,12 +101,11 @@ fn worker(set: &Arc<WorkerSet>, entry: WorkerEntry) -> Worker {
         name: entry.worker_id_str,
         set: set.clone(),
         model_name: entry.model_name,
-        zmq_endpoint: entry.zmq_endpoint,
-        replay_endpoint: entry.replay_endpoint,
+        kv: KvSource::single(entry.zmq_endpoint, entry.replay_endpoint),
         metrics_url: entry.metrics_url,
         http_url: entry.http_url,
         endpoint: entry.endpoint,
         topology: entry.topology,
-        terminating: false,
+        availability: Availability::Ready,
     }
 }

@@ -25,13 +25,12 @@ fn worker(set: &Arc<WorkerSet>, id: u64, port: u16) -> Worker {
         name: format!("w{id}").into(),
         set: set.clone(),
         model_name: "m".into(),
-        zmq_endpoint: None,
-        replay_endpoint: None,
+        kv: KvSource::Unknown,
         metrics_url: None,
         http_url: None,
         endpoint: format!("10.0.0.1:{port}").into(),
         topology: Topology::default(),
-        terminating: false,
+        availability: Availability::Ready,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     config::{Profile, Topology},
-    types::WorkerId,
+    types::{Rank, WorkerId},
 };
 
 /// An internally homogeneous set: same model, engine, KV block size, profile.
@@ -31,10 +31,8 @@ pub struct Worker {
     pub set: Arc<WorkerSet>,
     /// The model of its configuration; what it serves until `/v1/models` has answered.
     pub model_name: Arc<str>,
-    /// KV-event PUB socket.
-    pub zmq_endpoint: Option<String>,
-    /// Replay socket.
-    pub replay_endpoint: Option<String>,
+    /// Where it tells of its KV cache.
+    pub kv: KvSource,
     /// `/metrics`
     pub metrics_url: Option<String>,
     /// HTTP base.
@@ -43,6 +41,51 @@ pub struct Worker {
     pub endpoint: Arc<str>,
     /// Topology labels.
     pub topology: Topology,
-    /// Discovery says that it is shutting down: serves what it has, gets nothing new.
-    pub terminating: bool,
+    /// Whether discovery says that it takes requests.
+    pub availability: Availability,
+}
+
+/// Whether a worker takes requests, as far as discovery knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Availability {
+    /// It does.
+    #[default]
+    Ready,
+    /// Not at the moment: its knowledge is kept.
+    NotReady,
+    /// It is shutting down: serves what it has, gets nothing new.
+    Terminating,
+}
+
+/// Where a worker tells of its KV cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KvSource {
+    /// Nowhere (mock mode).
+    #[default]
+    Unknown,
+    /// On these sockets, one for each data-parallel rank.
+    Sockets(Vec<KvSockets>),
+    /// Where the engine itself says, at its `/kv_event_sources`.
+    Engine,
+}
+
+impl KvSource {
+    /// One rank that publishes at `events`, if anywhere.
+    pub fn single(events: Option<String>, replay: Option<String>) -> Self {
+        events.map_or(Self::Unknown, |events| {
+            Self::Sockets(vec![KvSockets { rank: Rank::default(), events, replay }])
+        })
+    }
+}
+
+/// Where one data-parallel rank publishes its KV events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvSockets {
+    /// The rank.
+    pub rank: Rank,
+    /// Its PUB socket.
+    pub events: String,
+    /// Its replay socket; `None`: live only.
+    pub replay: Option<String>,
 }

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::{fleet::Member, types::RemovedReason};
+use crate::{
+    fleet::{Availability, Member},
+    types::RemovedReason,
+};
 
 /// What a request demands of a worker.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,8 +38,10 @@ pub fn eligible(member: &Member, demand: Demand<'_>) -> Result<(), RemovedReason
     if member.status.is_evicted() {
         return Err(RemovedReason::Evicted);
     }
-    if member.worker.terminating {
-        return Err(RemovedReason::Terminating);
+    match member.worker.availability {
+        Availability::Ready => {}
+        Availability::NotReady => return Err(RemovedReason::NotReady),
+        Availability::Terminating => return Err(RemovedReason::Terminating),
     }
     if member.status.asleep.load(Ordering::Relaxed) {
         return Err(RemovedReason::Asleep);

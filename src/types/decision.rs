@@ -89,6 +89,8 @@ pub enum RemovedReason {
     OtherModel,
     /// It was evicted (its KV block size is not the worker set's).
     Evicted,
+    /// Discovery says that it does not take requests now.
+    NotReady,
     /// It is shutting down.
     Terminating,
     /// The engine sleeps.
@@ -111,6 +113,7 @@ impl RemovedReason {
         match self {
             Self::OtherModel => "other_model",
             Self::Evicted => "evicted",
+            Self::NotReady => "not_ready",
             Self::Terminating => "terminating",
             Self::Asleep => "asleep",
             Self::PromptTooLong => "prompt_too_long",

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering};
 
 use kinference::{
     config::Profile,
-    fleet::{KvState, ModelCard},
+    fleet::{Availability, KvState, ModelCard},
     load::LoadSample,
     pipeline::{Incoming, IncomingBody},
     types::{Degradation, RemovedReason, WorkerId},
@@ -92,7 +92,7 @@ async fn a_pick_on_load_alone_honours_who_is_eligible() {
     let (p, n) = (profile("p", |_| {}), 7);
     let (site, set) = (Site::of(&p, 0), worker_set("s", &p));
     let mut workers: Vec<_> = (1..=n).map(|id| worker(&set, id)).collect();
-    workers[0].terminating = true;
+    workers[0].availability = Availability::Terminating;
     site.registry.replace_set("s", workers).unwrap();
     site.member(2).status.kv.store(Arc::new(KvState::Evicted("why".into())));
     site.member(3).status.asleep.store(true, Ordering::Relaxed);

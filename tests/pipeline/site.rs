@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kinference::{
     cache::CacheIndex,
     config::{Config, Profile, Topology},
-    fleet::{FAILURES_TO_FAIL, Member, Registry, Worker, WorkerSet},
+    fleet::{Availability, FAILURES_TO_FAIL, KvSource, Member, Registry, Worker, WorkerSet},
     load::LoadTable,
     observe::Metrics,
     pipeline::{Incoming, IncomingBody, Pipeline, Placement, Rooms},
@@ -62,13 +62,12 @@ pub fn worker(set: &Arc<WorkerSet>, id: u64) -> Worker {
         name: format!("w{id}").into(),
         set: set.clone(),
         model_name: MODEL.into(),
-        zmq_endpoint: None,
-        replay_endpoint: None,
+        kv: KvSource::Unknown,
         metrics_url: None,
         http_url: None,
         endpoint: format!("10.0.0.{id}:8000").into(),
         topology: Topology::default(),
-        terminating: false,
+        availability: Availability::Ready,
     }
 }
 

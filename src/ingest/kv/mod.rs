@@ -20,7 +20,11 @@ pub mod wire;
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{cache::CacheIndex, fleet::Member, types::Rank};
+use crate::{
+    cache::CacheIndex,
+    fleet::{KvSource, Member},
+    types::Rank,
+};
 
 pub use metrics::KvMetrics;
 pub use subscription::Evicted;
@@ -36,8 +40,10 @@ pub async fn run(
     replay_timeout: Duration,
 ) -> Option<Evicted> {
     let worker = &member.worker;
-    let events = worker.zmq_endpoint.clone()?;
-    let subscription = Subscription { events, replay: worker.replay_endpoint.clone(), replay_timeout };
+    let KvSource::Sockets(sockets) = &worker.kv else { return None };
+    let sockets = sockets.first()?;
+    let subscription =
+        Subscription { events: sockets.events.clone(), replay: sockets.replay.clone(), replay_timeout };
     let writer = index.writer(worker.id, Rank::default(), worker.set.kv_block_size);
     Some(Subscriber::new(subscription, member, (writer, metrics)).run().await)
 }

@@ -12,7 +12,7 @@ use prost::Message;
 use super::{view::cluster_name, *};
 use crate::{
     config::{Profile, Topology},
-    fleet::{FAILURES_TO_FAIL, KvState, Worker, WorkerSet},
+    fleet::{Availability, FAILURES_TO_FAIL, KvSource, KvState, Worker, WorkerSet},
     types::WorkerId,
 };
 
@@ -29,13 +29,12 @@ fn worker(set: &str, id: u64, endpoint: &str) -> Worker {
         name: format!("w{id}").into(),
         set: Arc::new(set),
         model_name: "m".into(),
-        zmq_endpoint: None,
-        replay_endpoint: None,
+        kv: KvSource::Unknown,
         metrics_url: None,
         http_url: None,
         endpoint: endpoint.into(),
         topology: Topology { availability_zone: zone, ..Topology::default() },
-        terminating: false,
+        availability: Availability::Ready,
     }
 }
 
@@ -64,7 +63,7 @@ fn decoded(value: &[u8]) -> Vec<(String, u32, bool)> {
 fn a_cluster_holds_its_live_workers_with_health_and_zone() {
     let registry = Registry::default();
     let mut workers: Vec<_> = (0..7).map(|id| worker("a", id, &format!("10.0.0.1:{}", 8000 + id))).collect();
-    workers[1].terminating = true;
+    workers[1].availability = Availability::Terminating;
     workers[2].endpoint = "engine.local:8002".into();
     workers[3].endpoint = "[::1]:8003".into();
     workers[3].topology = Topology::default();

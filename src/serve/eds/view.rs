@@ -20,7 +20,7 @@ use envoy_types::pb::{
 use prost::{Message, Name};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::fleet::{Member, Snapshot};
+use crate::fleet::{Availability, Member, Snapshot};
 
 /// The only type of resource here.
 pub fn type_url() -> String {
@@ -90,10 +90,13 @@ pub fn socket(member: &Member) -> Option<SocketAddr> {
 fn assignment(set: &str, members: &[&Member]) -> ClusterLoadAssignment {
     // Workers that share an address are one endpoint, which is well while one of them is.
     let mut zones: BTreeMap<&str, BTreeMap<SocketAddr, bool>> = BTreeMap::new();
-    for member in members.iter().filter(|member| !member.worker.terminating && !member.status.is_evicted()) {
+    for member in members.iter().filter(|member| {
+        member.worker.availability != Availability::Terminating && !member.status.is_evicted()
+    }) {
         let Some(address) = socket(member) else { continue };
         let zone = member.worker.topology.availability_zone.as_deref().unwrap_or_default();
-        let well = !member.failing() && !member.status.asleep.load(Ordering::Relaxed);
+        let ready = member.worker.availability == Availability::Ready;
+        let well = ready && !member.failing() && !member.status.asleep.load(Ordering::Relaxed);
         *zones.entry(zone).or_default().entry(address).or_default() |= well;
     }
     let endpoints = zones.into_iter().map(|(zone, endpoints)| locality(zone, endpoints)).collect();

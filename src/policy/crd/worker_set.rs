@@ -1,0 +1,107 @@
+//! InferenceWorkerSet: engines that are alike, found through a Service or by labels.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Engines that are alike: same model, same engine, same KV block size.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kinference.buoyant.io",
+    version = "v1alpha1",
+    kind = "InferenceWorkerSet",
+    plural = "inferenceworkersets",
+    shortname = "iws",
+    category = "kinference",
+    namespaced,
+    status = "InferenceWorkerSetStatus",
+    derive = "Default",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct InferenceWorkerSetSpec {
+    /// Name of a `[[profile]]` in Kinference's configuration.
+    pub profile: String,
+    /// The model that the engines serve, until they have said so themselves.
+    pub model_name: String,
+    /// Tokens in a block of the KV events that these engines publish.
+    pub kv_block_size: u32,
+    /// Where prompts are rendered, instead of at the engine itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub render_url: Option<String>,
+    /// The Service, of the same namespace, whose endpoints are the engines. Either this or `selector`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceReference>,
+    /// The pods, of the same namespace, that are the engines. Either this or `service`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// The names of the engines' ports.
+    #[serde(default)]
+    pub ports: PortNames,
+    /// How the engines' KV events are followed.
+    #[serde(default)]
+    pub kv_events: KvEventsSpec,
+}
+
+/// A Service of the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceReference {
+    /// Its name.
+    pub name: String,
+}
+
+/// Names of ports. One that a pod does not have is taken from `[kubernetes.discovery_defaults]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PortNames {
+    /// The engine's HTTP port.
+    pub http: String,
+    /// Where it publishes KV events.
+    pub kv_events: String,
+    /// Where it replays them.
+    pub replay: String,
+}
+
+impl Default for PortNames {
+    fn default() -> Self {
+        Self { http: "http".into(), kv_events: "kv-events".into(), replay: "kv-replay".into() }
+    }
+}
+
+/// How KV events are followed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KvEventsSpec {
+    /// Where their sockets are.
+    pub source: KvEventSource,
+    /// Data-parallel ranks of each engine, each with sockets of its own. With `source: Ports`, rank N publishes on
+    /// the named port plus N.
+    pub ranks: u32,
+}
+
+/// Where the sockets of KV events are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum KvEventSource {
+    /// On the named ports.
+    #[default]
+    Ports,
+    /// Where the engine says: at its `/kv_event_sources`.
+    Engine,
+}
+
+/// What Kinference says of a worker set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InferenceWorkerSetStatus {
+    /// The generation that this status is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Engines found.
+    pub workers: u32,
+    /// Of these, the ones that take new requests.
+    pub ready_workers: u32,
+    /// `Accepted`, `ResolvedRefs`, `Ready`.
+    pub conditions: Vec<Condition>,
+}
