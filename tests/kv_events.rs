@@ -11,7 +11,7 @@ use kinference::{
     cache::CacheIndex,
     config::{Profile, Topology},
     fleet::{Availability, KvSource, KvState, Member, Status, Worker, WorkerSet},
-    ingest::kv::{self, KvMetrics},
+    ingest::kv::{self, Follower, KvMetrics},
     observe::Metrics,
     types::WorkerId,
 };
@@ -171,7 +171,8 @@ impl Router {
         let metrics = Metrics::new();
         let index = CacheIndex::new(&metrics);
         let mut task = JoinSet::new();
-        task.spawn(kv::run(member.clone(), index.clone(), KvMetrics::new(&metrics), replay_timeout));
+        let follower = Follower::new(index.clone(), KvMetrics::new(&metrics), replay_timeout).unwrap();
+        task.spawn(follower.run(member.clone()));
         Self { member, index, metrics, task }
     }
 

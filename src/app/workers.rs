@@ -10,7 +10,7 @@ use crate::{
     config::TokenizeMode,
     fleet::{FleetEvent, Member, Registry, Snapshot, diff},
     ingest::{
-        kv::{self, KvMetrics},
+        kv::{Follower, KvMetrics},
         models::ModelsPoller,
         scrape::Scraper,
     },
@@ -36,6 +36,8 @@ impl WorkerTasks {
     /// # Errors
     /// A worker's task panicked.
     pub(super) async fn run(self) -> anyhow::Result<Infallible> {
+        let follower = Follower::new(self.index.clone(), self.kv_metrics.clone(), self.replay_timeout)
+            .context("the HTTP client of KV events")?;
         let mut changes = self.registry.watch();
         let mut known = Snapshot::default();
         let mut tasks = JoinSet::new();
@@ -49,7 +51,7 @@ impl WorkerTasks {
                         self.stop(&member, &own, &mut tasks).await?;
                     }
                     FleetEvent::Added(member) => {
-                        handles.insert(member.generation, self.start(&member, &mut tasks));
+                        handles.insert(member.generation, self.start(&member, (&mut tasks, &follower)));
                     }
                 }
             }
@@ -61,10 +63,14 @@ impl WorkerTasks {
         }
     }
 
-    fn start(&self, member: &Arc<Member>, tasks: &mut JoinSet<()>) -> Vec<AbortHandle> {
+    fn start(
+        &self,
+        member: &Arc<Member>,
+        (tasks, follower): (&mut JoinSet<()>, &Follower),
+    ) -> Vec<AbortHandle> {
         let worker = &member.worker;
         tracing::info!(worker = %worker.name, endpoint = %worker.endpoint, set = %worker.set.name, "worker joined");
-        let kv = kv::run(member.clone(), self.index.clone(), self.kv_metrics.clone(), self.replay_timeout);
+        let kv = follower.clone().run(member.clone());
         let (scraper, models) = (self.scraper.clone(), self.models.clone());
         let (scraped, polled) = (member.clone(), member.clone());
         let mut handles = vec![
@@ -165,7 +171,8 @@ mod tests {
         workers.registry.replace_set("s", vec![worker()]).unwrap();
         let member = workers.registry.get(WorkerId(1)).unwrap();
         let mut tasks = JoinSet::new();
-        let own = workers.start(&member, &mut tasks);
+        let follower = Follower::new(workers.index.clone(), workers.kv_metrics.clone(), poll).unwrap();
+        let own = workers.start(&member, (&mut tasks, &follower));
         let _writer = workers.index.writer(WorkerId(1), Rank(0), 16);
         workers.load.record_scrape(WorkerId(1), LoadSample::default());
         assert!(own.iter().any(|handle| !handle.is_finished()));

@@ -1,14 +1,18 @@
 //! The subscription to one data-parallel rank of one worker: sockets in, sequence machine, index out.
 //!
-//! Owner: `ingest::kv::run`. Invariant: the only writer of `status.kv` and of the rank's blocks. Decisions are
-//! the machine's; here is only I/O.
+//! Owner: the worker's `Ranks`. Invariant: the only writer of the rank's blocks. Decisions are the machine's; here
+//! is only I/O.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 
 use super::{
+    board::Board,
     connection::Connection,
     decode::decode,
     metrics::{KvMetrics, ReplayOutcome},
@@ -19,7 +23,7 @@ use super::{
 };
 use crate::{
     cache::{Applied, CacheWriter},
-    fleet::{KvState, Member},
+    fleet::{KvSockets, KvState, Member},
 };
 
 /// From one attempt to connect to the next: at first, doubling up to the most. The library itself tries a
@@ -27,15 +31,15 @@ use crate::{
 const BACKOFF: Duration = Duration::from_millis(50);
 const MOST_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Where one rank publishes.
+/// What one rank is followed by.
 #[derive(Clone, Debug)]
 pub struct Subscription {
-    /// Its PUB socket.
-    pub events: String,
-    /// Its replay socket.
-    pub replay: Option<String>,
+    /// Where it publishes.
+    pub sockets: KvSockets,
     /// For one whole replay, however often it has to be taken up again.
     pub replay_timeout: Duration,
+    /// Notified when the engine has computed something: then events should come, too.
+    pub expected: Arc<Notify>,
 }
 
 /// The worker publishes what can't be used: in words.
@@ -47,6 +51,7 @@ pub struct Subscriber {
     member: Arc<Member>,
     writer: CacheWriter,
     metrics: KvMetrics,
+    board: Arc<Board>,
     subscription: Subscription,
     sequence: Sequence,
     silence: Silence,
@@ -68,14 +73,15 @@ impl Subscriber {
     pub fn new(
         subscription: Subscription,
         member: Arc<Member>,
-        (writer, metrics): (CacheWriter, KvMetrics),
+        (writer, metrics, board): (CacheWriter, KvMetrics, Arc<Board>),
     ) -> Self {
         let now = Instant::now();
         Self {
-            sequence: Sequence::new(subscription.replay.is_some()),
+            sequence: Sequence::new(subscription.sockets.replay.is_some()),
             member,
             writer,
             metrics,
+            board,
             subscription,
             silence: Silence::new(now),
             replay: None,
@@ -87,7 +93,7 @@ impl Subscriber {
     /// Follows the engine until it has to be evicted.
     pub async fn run(mut self) -> Evicted {
         match self.follow().await {
-            ControlFlow::Break(evicted) => self.evict(evicted),
+            ControlFlow::Break(evicted) => evicted,
             ControlFlow::Continue(never) => match never {},
         }
     }
@@ -96,7 +102,7 @@ impl Subscriber {
         let mut backoff = BACKOFF;
         loop {
             let dialled = Instant::now();
-            let end = match Connection::dial(&self.subscription.events).await {
+            let end = match Connection::dial(&self.subscription.sockets.events).await {
                 Ok(connection) => {
                     self.step(Input::Connected)?;
                     self.listen(connection).await?
@@ -118,7 +124,7 @@ impl Subscriber {
     }
 
     async fn listen(&mut self, mut connection: Connection) -> ControlFlow<Evicted, End> {
-        let member = self.member.clone();
+        let expected = self.subscription.expected.clone();
         loop {
             self.writer.ready().await;
             tokio::select! {
@@ -130,7 +136,7 @@ impl Subscriber {
                 () = sleep_until(self.deadline), if self.replay.is_some() => {
                     self.replayed(Replayed::Failed(ReplayError::TimedOut))?;
                 }
-                () = member.status.kv_expected.notified() => {
+                () = expected.notified() => {
                     if self.silence.scrape_moved(Instant::now()) && self.step(Input::Suspect)? {
                         return ControlFlow::Continue(End::Redial);
                     }
@@ -192,7 +198,7 @@ impl Subscriber {
                 }
                 Action::Redial => {
                     let worker = &self.member.worker.name;
-                    tracing::info!(%worker, "the engine works and sends no KV events: dialling anew");
+                    tracing::info!(%worker, rank = self.named(), "the engine works and sends no KV events: dialling anew");
                     redial = true;
                 }
             }
@@ -201,7 +207,7 @@ impl Subscriber {
     }
 
     fn start_replay(&mut self, from: u64) {
-        self.replay = self.subscription.replay.clone().map(|endpoint| Replay::start(endpoint, from));
+        self.replay = self.subscription.sockets.replay.clone().map(|endpoint| Replay::start(endpoint, from));
     }
 
     fn apply(&mut self, payload: &[u8]) -> ControlFlow<Evicted> {
@@ -220,8 +226,10 @@ impl Subscriber {
         for event in &batch.events {
             if let Applied::BlockSize { published } = self.writer.apply(event) {
                 let configured = self.member.worker.set.kv_block_size;
+                let rank =
+                    self.named().map_or(String::new(), |rank| format!("on data-parallel rank {rank} "));
                 return ControlFlow::Break(Evicted(format!(
-                    "it publishes KV blocks of {published} tokens, but kv_block_size of its worker set is {configured}"
+                    "{rank}it publishes KV blocks of {published} tokens, but kv_block_size of its worker set is {configured}"
                 )));
             }
         }
@@ -241,37 +249,35 @@ impl Subscriber {
             Mode::LiveOnly => KvState::LiveOnly,
         };
         let cause = self.cause.take();
-        if **self.member.status.kv.load() != state {
+        if self.board.say(self.subscription.sockets.rank, state) {
             self.tell(mode, cause.as_deref());
-            self.member.status.kv.store(Arc::new(state));
         }
+    }
+
+    /// The rank, where the worker has several.
+    fn named(&self) -> Option<u32> {
+        self.board.named(self.subscription.sockets.rank)
     }
 
     /// Says what is new. What costs cache credit until someone does something about it is a warning.
     fn tell(&self, mode: Mode, cause: Option<&str>) {
-        let (worker, endpoint) = (&self.member.worker.name, &self.subscription.events);
-        match (mode, &self.subscription.replay) {
+        let (worker, endpoint) = (&self.member.worker.name, &self.subscription.sockets.events);
+        let rank = self.named();
+        match (mode, &self.subscription.sockets.replay) {
             (Mode::Disconnected, _) => {
-                tracing::warn!(%worker, %endpoint, cause, "KV events: not connected, nothing is known of its cache");
+                tracing::warn!(%worker, rank, %endpoint, cause, "KV events: not connected, nothing is known of its cache");
             }
-            (Mode::Replaying, _) => tracing::info!(%worker, cause, "KV events: connected, being replayed"),
-            (Mode::Synced, _) => tracing::info!(%worker, cause, "KV events: in sync"),
+            (Mode::Replaying, _) => {
+                tracing::info!(%worker, rank, cause, "KV events: connected, being replayed")
+            }
+            (Mode::Synced, _) => tracing::info!(%worker, rank, cause, "KV events: in sync"),
             (Mode::LiveOnly, None) => {
-                tracing::info!(%worker, cause, "KV events: live only, it has no replay_endpoint");
+                tracing::info!(%worker, rank, cause, "KV events: live only, it has no replay_endpoint");
             }
             (Mode::LiveOnly, Some(replay)) => {
-                tracing::warn!(%worker, endpoint = %replay, cause, "KV events: live only, the replay failed");
+                tracing::warn!(%worker, rank, endpoint = %replay, cause, "KV events: live only, the replay failed");
             }
         }
-    }
-
-    fn evict(mut self, evicted: Evicted) -> Evicted {
-        self.writer.clear();
-        self.metrics.evictions.inc();
-        let worker = &self.member.worker.name;
-        tracing::error!(%worker, reason = evicted.0, "EVICTED: no traffic for it until it is discovered anew");
-        self.member.status.kv.store(Arc::new(KvState::Evicted(evicted.0.clone())));
-        evicted
     }
 }
 
