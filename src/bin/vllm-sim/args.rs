@@ -62,6 +62,9 @@ pub struct Args {
     /// ROUTER endpoint for replays; needs --kv-events
     #[arg(long, requires = "kv_events")]
     pub replay: Option<String>,
+    /// Data-parallel ranks, each with its own cache and event stream; rank n has the ports given plus n
+    #[arg(long, default_value_t = 1)]
+    pub data_parallel_size: u16,
     /// Topic of the KV events
     #[arg(long, default_value = "")]
     pub topic: String,
@@ -88,6 +91,7 @@ impl Args {
         let block_size = self.paged_block_size();
         ensure!(block_size > 0 && self.block_size > 0, "a block needs at least one token");
         ensure!(self.max_num_seqs > 0 && self.max_num_batched_tokens > 0, "a batch needs at least one token");
+        ensure!(self.data_parallel_size > 0, "there is at least one data-parallel rank");
         ensure!(self.speedup.is_finite() && self.speedup > 0.0, "--speedup must be above zero");
         let default = u32::try_from(profile.cache_tokens / block_size as u64).unwrap_or(u32::MAX);
         let num_blocks = self.num_blocks.unwrap_or(default);

@@ -4,7 +4,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -30,17 +30,19 @@ pub enum Command {
 pub struct Handle {
     commands: UnboundedSender<Command>,
     next: Arc<AtomicU64>,
+    open: Arc<AtomicUsize>,
 }
 
 impl Handle {
     /// A handle that sends its commands there.
     pub fn new(commands: UnboundedSender<Command>) -> Self {
-        Self { commands, next: Arc::default() }
+        Self { commands, next: Arc::default(), open: Arc::default() }
     }
 
     /// Queues the prompts of one request; all their tokens come through the ticket.
     pub fn submit(&self, prompts: Vec<Vec<u32>>, max_tokens: u32, salts: &Salts) -> Ticket {
         let count = prompts.len() as u64;
+        self.open.fetch_add(prompts.len(), Ordering::Relaxed);
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         let (sender, tokens) = unbounded_channel();
         for (prompt, id) in prompts.into_iter().zip(first..) {
@@ -48,6 +50,11 @@ impl Handle {
             self.send(Command::Submit(arrival, sender.clone()));
         }
         Ticket { first, open: (first..first + count).collect(), tokens, handle: self.clone() }
+    }
+
+    /// Prompts whose answers are under way.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Asks for an empty prefix cache.
@@ -99,6 +106,7 @@ impl Ticket {
         let id = output.id.0;
         if output.finished {
             self.open.retain(|&open| open != id);
+            self.handle.open.fetch_sub(1, Ordering::Relaxed);
         }
         Token { choice: (id - self.first) as usize, output }
     }
@@ -106,6 +114,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        self.handle.open.fetch_sub(self.open.len(), Ordering::Relaxed);
         for &id in &self.open {
             self.handle.send(Command::Abort(RequestId(id)));
         }

@@ -25,6 +25,8 @@ pub struct Wire {
     pub hash: HashKind,
     /// Tokens in a published block.
     pub block_size: usize,
+    /// The data-parallel rank that publishes.
+    pub rank: u32,
 }
 
 /// A hash on the wire.
@@ -99,7 +101,6 @@ impl Serialize for ExtraKeys<'_> {
 
 const MEDIUM: &str = "GPU";
 const GROUP: u32 = 0;
-const RANK: u32 = 0;
 
 impl Wire {
     /// The payload of one batch. `ts` is seconds since 1970.
@@ -107,7 +108,7 @@ impl Wire {
     /// # Errors
     /// Only if the serializer fails, which it has no reason to.
     pub fn encode(&self, ts: f64, events: &[CacheEvent]) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-        let batch: Batch<'_> = (ts, events.iter().map(|event| self.event(event)).collect(), RANK);
+        let batch: Batch<'_> = (ts, events.iter().map(|event| self.event(event)).collect(), self.rank);
         let mut out = Vec::with_capacity(256);
         batch.serialize(&mut rmp_serde::Serializer::new(&mut out).with_struct_map())?;
         Ok(out)

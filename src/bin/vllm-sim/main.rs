@@ -11,6 +11,7 @@ mod kv_socket;
 mod kv_wire;
 mod metrics;
 mod pacer;
+mod ranks;
 mod tokenizer;
 
 use std::{future::Future, io::Write, process::ExitCode, sync::Arc};
@@ -18,6 +19,7 @@ use std::{future::Future, io::Write, process::ExitCode, sync::Arc};
 use anyhow::{Context, Result};
 use axum::serve::ListenerExt;
 use clap::Parser;
+use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     io::AsyncReadExt,
     net::TcpListener,
@@ -25,12 +27,10 @@ use tokio::{
 };
 
 use args::Args;
-use drive::{Driver, Parts};
-use engine::{Engine, sequence::Vocabulary};
+use engine::sequence::Vocabulary;
 use http::AppState;
-use kv_socket::{Publisher, Replay};
-use kv_wire::Wire;
-use metrics::EngineMetrics;
+use metrics::Shared;
+use ranks::{Rank, Work};
 use tokenizer::Tokenizer;
 
 fn main() -> ExitCode {
@@ -59,26 +59,20 @@ async fn serve(args: Args) -> Result<()> {
     let config = args.engine()?;
     let tokenizer = Tokenizer::load(&args.model_dir).context("load the tokenizer of --model-dir")?;
     let vocabulary = Vocabulary::new(&tokenizer.answer_ids()).context("an empty vocabulary")?;
-    let metrics = EngineMetrics::new(&args, &config)?;
-    let registry = metrics.registry();
-    let sockets = Sockets::bind(&args).await?;
-    let wire = Wire { hash: args.hash, block_size: config.block_size };
-    let engine = Engine::new(config, vocabulary);
-    let parts = Parts { engine, speedup: args.speedup, publisher: sockets.publisher, wire, metrics };
-    let (driver, engine) = Driver::new(parts);
+    let shared = Shared::new(&args)?;
+    let (ranks, work) = ranks::build(&args, (&config, &vocabulary), &shared).await?;
+    let mut work: FuturesUnordered<_> = work.into_iter().map(Work::run).collect();
 
     let listener = TcpListener::bind(args.listen).await.with_context(|| format!("bind {}", args.listen))?;
     let address = listener.local_addr()?;
     // Before anyone can know of us: a signal from then on ends us in order.
     let stopped = stop(args.exit_with_stdin)?;
-    announce(&address.to_string(), sockets.kv_events.as_deref(), sockets.replay_endpoint.as_deref())?;
+    announce(&address.to_string(), &ranks.all()[0])?;
     let state = Arc::new(AppState {
         args,
         tokenizer,
-        engine,
-        registry,
-        kv_events: sockets.kv_events,
-        replay: sockets.replay_endpoint,
+        ranks,
+        registry: shared.registry(),
         in_flight: Default::default(),
         requests: Default::default(),
     });
@@ -88,37 +82,13 @@ async fn serve(args: Args) -> Result<()> {
     });
     tokio::select! {
         served = axum::serve(listener, http::router(state)) => served.context("serve HTTP"),
-        () = driver.run() => Ok(()),
-        () = if_some(sockets.replay.map(Replay::run)) => Ok(()),
+        _ = work.next() => Ok(()),
         () = stopped => Ok(()),
     }
 }
 
-/// The KV-event sockets, as far as they are asked for.
-#[derive(Default)]
-struct Sockets {
-    publisher: Option<Publisher>,
-    kv_events: Option<String>,
-    replay: Option<Replay>,
-    replay_endpoint: Option<String>,
-}
-
-impl Sockets {
-    async fn bind(args: &Args) -> Result<Self> {
-        let Some(endpoint) = &args.kv_events else { return Ok(Self::default()) };
-        let (publisher, kv_events) = Publisher::bind(endpoint, &args.topic).await?;
-        let mut sockets = Self { kv_events: Some(kv_events), ..Self::default() };
-        if let Some(endpoint) = &args.replay {
-            let (replay, bound) = publisher.bind_replay(endpoint).await?;
-            (sockets.replay, sockets.replay_endpoint) = (Some(replay), Some(bound));
-        }
-        sockets.publisher = Some(publisher);
-        Ok(sockets)
-    }
-}
-
-/// The one line of output that parents wait for.
-fn announce(http: &str, kv_events: Option<&str>, replay: Option<&str>) -> Result<()> {
+/// The one line of output that parents wait for: the sockets are those of rank 0.
+fn announce(http: &str, Rank { kv_events, replay, .. }: &Rank) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     let line = serde_json::json!({"http": http, "kv_events": kv_events, "replay": replay});
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("write to stdout")

@@ -1,6 +1,6 @@
 //! The series of `/metrics` that vLLM has and a router reads, under vLLM's names.
 //!
-//! Labels `engine` (always "0") and `model_name` (the base model). Latencies are wall seconds, as a client sees them, so
+//! Labels `engine` (the data-parallel rank) and `model_name` (the base model). Latencies are wall seconds, as a client sees them, so
 //! a speedup shows in them.
 
 use std::{
@@ -66,9 +66,32 @@ impl Maker<'_> {
     }
 }
 
-/// What the engine's driver records.
-pub struct EngineMetrics {
+/// What the ranks of an engine have in common.
+pub struct Shared {
     registry: Registry,
+    behind: Counter,
+    lora: Option<GaugeVec>,
+}
+
+impl Shared {
+    /// The series without a rank, at zero.
+    ///
+    /// # Errors
+    /// If a series is registered twice.
+    pub fn new(args: &Args) -> Result<Self> {
+        let registry = Registry::new();
+        let lora = (!args.lora.is_empty()).then(|| lora(&registry)).transpose()?;
+        Ok(Self { behind: behind(&registry)?, lora, registry })
+    }
+
+    /// The registry, for whoever renders it.
+    pub fn registry(&self) -> Registry {
+        self.registry.clone()
+    }
+}
+
+/// What the driver of one rank records.
+pub struct EngineMetrics {
     running: Gauge,
     waiting: Gauge,
     usage: Gauge,
@@ -80,22 +103,23 @@ pub struct EngineMetrics {
     generated: IntCounter,
     success: IntCounterVec,
     behind: Counter,
+    lost: Duration,
     lora: Option<GaugeVec>,
     max_lora: String,
     seen: CacheCounters,
 }
 
 impl EngineMetrics {
-    /// All series, at zero.
+    /// All series of a rank, at zero.
     ///
     /// # Errors
     /// If a series is registered twice.
-    pub fn new(args: &Args, config: &EngineConfig) -> Result<Self> {
-        let registry = Registry::new();
-        let labels = [("engine", "0"), ("model_name", &args.model)];
+    pub fn new(args: &Args, config: &EngineConfig, (shared, rank): (&Shared, u16)) -> Result<Self> {
+        let engine = rank.to_string();
+        let labels = [("engine", &engine), ("model_name", &args.model)];
         let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let make = Maker { registry: &registry, labels };
-        constants(&make, args, config)?;
+        let make = Maker { registry: &shared.registry, labels };
+        constants(&make, args, (config, &engine))?;
         let success = make.add(IntCounterVec::new(
             make.opts("request_success_total", "Count of successfully processed requests."),
             &["finished_reason"],
@@ -116,17 +140,12 @@ impl EngineMetrics {
             e2e: make.histogram("e2e_request_latency_seconds", "Request latency.", E2E_BUCKETS)?,
             generated: make.counter("generation_tokens_total", "Number of generation tokens processed.")?,
             success,
-            behind: behind(&registry)?,
-            lora: (!args.lora.is_empty()).then(|| lora(&registry)).transpose()?,
+            behind: shared.behind.clone(),
+            lost: Duration::ZERO,
+            lora: shared.lora.clone(),
             max_lora: args.lora.len().to_string(),
             seen: CacheCounters::default(),
-            registry,
         })
-    }
-
-    /// The registry, for whoever renders it.
-    pub fn registry(&self) -> Registry {
-        self.registry.clone()
     }
 
     /// The engine's state at the start of a step, and the wall time it has lost so far.
@@ -138,7 +157,8 @@ impl EngineMetrics {
         self.queries.inc_by(now.queries - self.seen.queries);
         self.hits.inc_by(now.hits - self.seen.hits);
         self.seen = now;
-        self.behind.inc_by((lost.as_secs_f64() - self.behind.get()).max(0.0));
+        self.behind.inc_by(lost.saturating_sub(self.lost).as_secs_f64());
+        self.lost = lost;
         if let Some(lora) = &self.lora {
             let (running, waiting) = engine.lora_names();
             let labels = [self.max_lora.as_str(), &running.join(","), &waiting.join(",")];
@@ -177,7 +197,11 @@ impl EngineMetrics {
 }
 
 /// Series that never change here.
-fn constants(make: &Maker<'_>, args: &Args, config: &EngineConfig) -> prometheus::Result<()> {
+fn constants(
+    make: &Maker<'_>,
+    args: &Args,
+    (config, engine): (&EngineConfig, &str),
+) -> prometheus::Result<()> {
     make.counter("num_preemptions_total", "Cumulative number of preemption from the engine.")?;
     let sleep =
         make.add(GaugeVec::new(make.opts("engine_sleep_state", "Engine sleep state."), &["sleep_state"]))?;
@@ -187,7 +211,7 @@ fn constants(make: &Maker<'_>, args: &Args, config: &EngineConfig) -> prometheus
     let (block_size, num_blocks) = (args.block_size.to_string(), config.num_blocks.to_string());
     let tokens = (config.block_size as u64 * u64::from(config.num_blocks)).to_string();
     let info = Opts::new("vllm:cache_config_info", "Information of the LLMEngine CacheConfig")
-        .const_label("engine", "0")
+        .const_label("engine", engine)
         .const_label("block_size", block_size)
         .const_label("num_gpu_blocks", num_blocks)
         .const_label("kv_cache_size_tokens", tokens)

@@ -7,6 +7,8 @@ use axum::{
 };
 use serde_json::json;
 
+use crate::ranks::OutOfRange;
+
 /// An answer other than 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
@@ -48,6 +50,12 @@ impl ApiError {
             ),
             Some("input_tokens"),
         )
+    }
+
+    /// A data-parallel rank that is not there.
+    pub fn out_of_range(error: OutOfRange) -> Self {
+        let OutOfRange { asked, ranks } = error;
+        Self::invalid(format!("data_parallel_rank {asked} is out of range [0, {ranks})."), None)
     }
 
     /// Neither the model nor one of its adapters.

@@ -53,7 +53,8 @@ pub async fn generate(
     };
     let choices = ask.prompts.len();
     let salts = Salts { lora: request.lora, cache_salt: ask.cache_salt };
-    let ticket = state.engine.submit(ask.prompts, max_tokens, &salts);
+    let rank = state.ranks.pick(&headers).map_err(ApiError::out_of_range)?;
+    let ticket = rank.submit(ask.prompts, max_tokens, &salts);
     let answer = Answer { state, reply, usage, ticket, seen: vec![false; choices], _in_flight: in_flight };
     if ask.stream {
         Ok(answer.stream(ask.include_usage))

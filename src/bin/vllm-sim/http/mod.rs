@@ -1,4 +1,4 @@
-//! The HTTP front: vLLM 0.32's endpoints over one engine.
+//! The HTTP front: vLLM 0.32's endpoints over one engine of one or more ranks.
 //!
 //! Owner of the routes and of what they share. Tokenization runs off the async thread, which also paces the engine.
 
@@ -29,7 +29,12 @@ use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
-    args::Args, engine::hash::Lora, handle::Handle, kv_socket::KEPT_BATCHES, metrics, tokenizer::Tokenizer,
+    args::Args,
+    engine::hash::Lora,
+    kv_socket::KEPT_BATCHES,
+    metrics,
+    ranks::{Rank, Ranks},
+    tokenizer::Tokenizer,
 };
 use ask::{Api, Ask};
 use error::ApiError;
@@ -40,14 +45,10 @@ pub struct AppState {
     pub args: Args,
     /// The model's tokenizer.
     pub tokenizer: Tokenizer,
-    /// The engine.
-    pub engine: Handle,
+    /// The engine's ranks.
+    pub ranks: Ranks,
     /// The series of `/metrics`.
     pub registry: Registry,
-    /// Where events and replays are served, as bound.
-    pub kv_events: Option<String>,
-    /// See `kv_events`.
-    pub replay: Option<String>,
     /// Requests being answered.
     pub in_flight: AtomicUsize,
     /// Requests so far.
@@ -157,7 +158,7 @@ async fn load(State(state): State<Arc<AppState>>) -> Json<Value> {
 }
 
 async fn reset_prefix_cache(State(state): State<Arc<AppState>>) {
-    state.engine.reset_prefix_cache();
+    state.ranks.all().iter().for_each(|rank| rank.engine.reset_prefix_cache());
 }
 
 async fn serve_metrics(State(state): State<Arc<AppState>>) -> Result<impl IntoResponse, ApiError> {
@@ -180,13 +181,15 @@ async fn models(State(state): State<Arc<AppState>>) -> Json<Value> {
 }
 
 async fn kv_event_sources(State(state): State<Arc<AppState>>) -> Json<Value> {
-    let sources = state.kv_events.as_ref().map(|endpoint| {
-        json!({"0": {
-            "enable_kv_cache_events": true, "publisher": "zmq", "endpoint": endpoint, "replay_endpoint": state.replay,
+    let source = |rank: &Rank| {
+        let endpoint = rank.kv_events.as_ref()?;
+        Some(json!({
+            "enable_kv_cache_events": true, "publisher": "zmq", "endpoint": endpoint, "replay_endpoint": rank.replay,
             "buffer_steps": KEPT_BATCHES, "hwm": 100_000, "max_queue_size": 100_000, "topic": state.args.topic,
-        }})
-    });
-    Json(sources.unwrap_or_else(|| json!({})))
+        }))
+    };
+    let ranks = state.ranks.all().iter().enumerate();
+    Json(ranks.filter_map(|(number, rank)| Some((number.to_string(), source(rank)?))).collect())
 }
 
 /// Seconds since 1970.

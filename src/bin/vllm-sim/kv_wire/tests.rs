@@ -50,7 +50,7 @@ fn event_of(json: &serde_json::Value) -> Option<CacheEvent> {
 
 #[test]
 fn recorded_batches_come_out_byte_for_byte() {
-    let wire = Wire { hash: HashKind::Int, block_size: 32 };
+    let wire = Wire { hash: HashKind::Int, block_size: 32, rank: 0 };
     let text = String::from_utf8(fixture("vllm-0.32/events/v032.jsonl")).unwrap();
     let payloads = recorded_payloads();
     let mut compared = 0;
@@ -70,7 +70,7 @@ fn recorded_batches_come_out_byte_for_byte() {
 
 #[test]
 fn bytes_and_adapters_have_their_shape() {
-    let wire = Wire { hash: HashKind::Bytes, block_size: 2 };
+    let wire = Wire { hash: HashKind::Bytes, block_size: 2, rank: 3 };
     let lora = crate::engine::hash::Lora { id: 1, name: "adapter-a".into() };
     let stored = Stored {
         hashes: vec![BlockHash(1), BlockHash(2)],
@@ -80,6 +80,7 @@ fn bytes_and_adapters_have_their_shape() {
     };
     let bytes = wire.encode(1.5, &[CacheEvent::Stored(stored)]).unwrap();
     let batch = rmpv::decode::read_value(&mut bytes.as_slice()).unwrap();
+    assert_eq!(batch[2].as_u64(), Some(3));
     let event = &batch[1][0];
     assert_eq!(event["block_hashes"][0].as_slice().unwrap().len(), 32);
     assert_eq!(event["block_hashes"][0].as_slice().unwrap()[31], 1);
