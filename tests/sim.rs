@@ -294,6 +294,37 @@ async fn events_are_published_and_replayed() {
 }
 
 #[tokio::test]
+async fn ranks_have_caches_streams_and_series_of_their_own() {
+    let ranks = ["--data-parallel-size", "3", "--topic", "kv", "--speedup", "1000"];
+    let sim = Sim::start(&[&EVENTS[..], &ranks].concat()).await;
+    let sources: Value = sim.get("/kv_event_sources").await.json().await.unwrap();
+    let recorded = fixture("vllm-0.32/http/kv_event_sources.json");
+    let mut endpoints = BTreeSet::new();
+    for rank in ["0", "1", "2"] {
+        assert_eq!(paths(&sources[rank]), paths(&recorded["0"]));
+        endpoints
+            .extend([&sources[rank]["endpoint"], &sources[rank]["replay_endpoint"]].map(Value::to_string));
+    }
+    assert_eq!((sources.as_object().unwrap().len(), endpoints.len()), (3, 6));
+    assert_eq!(sources["0"]["endpoint"].as_str(), sim.kv_events.as_deref(), "what is announced is rank 0's");
+
+    for tokens in [100..164, 100..180] {
+        let asked = sim.send_to("1", "/v1/completions", &prompt(tokens, 1)).await;
+        assert_eq!(asked.status(), 200);
+    }
+    let answers = replay(sources["1"]["replay_endpoint"].as_str().unwrap(), 0).await;
+    let batches = answers.iter().map(|frames| rmpv::decode::read_value(&mut frames[3].as_slice()).unwrap());
+    assert_eq!(batches.map(|batch| batch[2].as_u64()).collect::<Vec<_>>(), [Some(1), Some(1)]);
+    assert!(replay(sources["0"]["replay_endpoint"].as_str().unwrap(), 0).await.is_empty());
+    sim.wait_for(r#"prefix_cache_hits_total{engine="1""#, 64.0).await;
+    sim.wait_for(r#"prefix_cache_hits_total{engine="0""#, 0.0).await;
+    let beyond = sim.send_to("3", "/v1/completions", &prompt(0..16, 1)).await;
+    let error: Value = beyond.json().await.unwrap();
+    assert_eq!(error["error"]["code"], 400);
+    assert!(error["error"]["message"].as_str().unwrap().contains("out of range [0, 3)"), "{error}");
+}
+
+#[tokio::test]
 async fn a_published_block_size_may_differ_from_the_configured_one() {
     let sim =
         Sim::start(&[&EVENTS[..], &["--topic", "kv", "--kv-block-size-published", "32"]].concat()).await;

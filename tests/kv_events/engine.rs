@@ -50,14 +50,17 @@ pub enum Replays {
     Never,
 }
 
+/// What several tasks of an engine keep a list of.
+type Listed<T> = Arc<Mutex<Vec<T>>>;
+
 pub struct Engine {
     events: PubSocket,
-    pub log: Arc<Mutex<Vec<Bytes>>>,
+    pub log: Listed<Bytes>,
     published: u8,
     pub events_at: String,
     pub replay_at: String,
     /// What replays were asked to begin with.
-    pub asked: Arc<Mutex<Vec<u64>>>,
+    pub asked: Listed<u64>,
     replays: JoinSet<()>,
 }
 
@@ -123,7 +126,7 @@ pub fn sockets(engines: &[&Engine]) -> KvSource {
 
 async fn serve_replays(
     mut router: RouterSocket,
-    (log, asked): (Arc<Mutex<Vec<Bytes>>>, Arc<Mutex<Vec<u64>>>),
+    (log, asked): (Listed<Bytes>, Listed<u64>),
     behaviour: Replays,
 ) {
     while let Ok(request) = router.recv().await {

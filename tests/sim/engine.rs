@@ -50,6 +50,12 @@ impl Sim {
         self.client.post(format!("http://{}{path}", self.http)).json(body).send().await.unwrap()
     }
 
+    /// Sends a request to the data-parallel rank of this name.
+    pub async fn send_to(&self, rank: &str, path: &str, body: &Value) -> Response {
+        let request = self.client.post(format!("http://{}{path}", self.http));
+        request.header("X-data-parallel-rank", rank).json(body).send().await.unwrap()
+    }
+
     pub async fn post_text(&self, path: &str, body: &Value) -> (u16, String) {
         let response = self.send(path, body).await;
         (response.status().as_u16(), response.text().await.unwrap())

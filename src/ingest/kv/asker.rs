@@ -13,6 +13,7 @@ use tokio::{
 
 use super::{
     board::Board,
+    metrics::{AskOutcome, KvMetrics},
     sources::{BadSources, Host, parse},
 };
 use crate::{
@@ -54,6 +55,15 @@ impl From<FetchError> for AskError {
 }
 
 impl AskError {
+    fn outcome(&self) -> AskOutcome {
+        match self {
+            Self::Silent => AskOutcome::Silent,
+            Self::TooOld => AskOutcome::TooOld,
+            Self::Fetch(_) => AskOutcome::Failed,
+            Self::Bad(_) => AskOutcome::Refused,
+        }
+    }
+
     /// What a worker is of which nothing better is known.
     fn state(&self) -> KvState {
         match self {
@@ -80,6 +90,7 @@ pub fn http_client() -> reqwest::Result<Client> {
 /// Asks one engine.
 pub struct Asker {
     client: Client,
+    metrics: KvMetrics,
     member: Arc<Member>,
     board: Arc<Board>,
     url: String,
@@ -90,7 +101,7 @@ pub struct Asker {
 impl Asker {
     /// `None` for a worker that has no HTTP base to ask at.
     pub fn new(
-        client: Client,
+        (client, metrics): (Client, KvMetrics),
         (member, board): (Arc<Member>, Arc<Board>),
         tell: watch::Sender<Vec<KvSockets>>,
     ) -> Option<Self> {
@@ -101,7 +112,7 @@ impl Asker {
         };
         let url = format!("{}/kv_event_sources", base.trim_end_matches('/'));
         match Host::of_url(base) {
-            Ok(host) => Some(Self { client, member, board, url, host, tell }),
+            Ok(host) => Some(Self { client, metrics, member, board, url, host, tell }),
             Err(error) => {
                 tracing::warn!(%worker, %error, "no KV events: it can't be asked for their sources");
                 None
@@ -111,27 +122,21 @@ impl Asker {
 
     /// Asks for as long as it is polled.
     pub async fn run(self) -> Infallible {
-        let mut failed: Option<(u32, String)> = None;
+        let (mut missed, mut said) = (0u32, String::new());
         loop {
             match self.ask().await {
                 Ok(sockets) => {
-                    failed = None;
+                    (missed, said) = (0, String::new());
                     self.take(sockets);
-                    // Whatever comes first: not to be called upon again is no reason to hurry.
+                    // Time is up: nothing was lost, and still it may have changed.
                     let _ = timeout(REFRESH, self.lost()).await;
                 }
                 Err(error) => {
-                    let (missed, before) = failed.take().unwrap_or_default();
+                    missed = missed.saturating_add(1);
                     let words = error.to_string();
-                    if words != before {
-                        tracing::warn!(worker = %self.member.worker.name, url = self.url, %error, "KV events: not found");
-                    }
-                    self.board.without(error.state());
-                    if matches!(error, AskError::Silent) {
-                        self.tell.send_replace(vec![]);
-                    }
-                    sleep(error.pause(missed + 1)).await;
-                    failed = Some((missed + 1, words));
+                    self.miss(&error, words != said);
+                    said = words;
+                    sleep(error.pause(missed)).await;
                 }
             }
         }
@@ -142,7 +147,19 @@ impl Asker {
         if sockets.is_empty() { Err(AskError::Silent) } else { Ok(sockets) }
     }
 
+    fn miss(&self, error: &AskError, new: bool) {
+        self.metrics.asked(error.outcome());
+        if new {
+            tracing::warn!(worker = %self.member.worker.name, url = self.url, %error, "KV events: not found");
+        }
+        self.board.without(error.state());
+        if matches!(error, AskError::Silent) {
+            self.tell.send_replace(vec![]);
+        }
+    }
+
     fn take(&self, sockets: Vec<KvSockets>) {
+        self.metrics.asked(AskOutcome::Found);
         if *self.tell.borrow() == sockets {
             return;
         }

@@ -16,6 +16,21 @@ pub enum ReplayOutcome {
     TimedOut,
 }
 
+/// How asking an engine for its event sources went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskOutcome {
+    /// It named some.
+    Found,
+    /// It publishes no events.
+    Silent,
+    /// It has no such endpoint.
+    TooOld,
+    /// No answer.
+    Failed,
+    /// An answer that can't be used.
+    Refused,
+}
+
 /// The counters of all subscriptions. Cheap to clone.
 #[derive(Clone)]
 pub struct KvMetrics {
@@ -31,6 +46,7 @@ pub struct KvMetrics {
     pub evictions: IntCounter,
     skipped: IntCounterVec,
     replays: IntCounterVec,
+    asks: IntCounterVec,
 }
 
 impl KvMetrics {
@@ -49,6 +65,11 @@ impl KvMetrics {
                 &["reason"],
             ),
             replays: metrics.counters("kinference_kv_replays_total", "KV-event replays.", &["outcome"]),
+            asks: metrics.counters(
+                "kinference_kv_source_asks_total",
+                "Engines asked where they publish KV events, by outcome.",
+                &["outcome"],
+            ),
         };
         // Shown from the start, at zero.
         for reason in SkipReason::ALL {
@@ -60,6 +81,18 @@ impl KvMetrics {
     /// An event could not be read.
     pub fn skipped(&self, reason: SkipReason) {
         self.skipped.with_label_values(&[reason.label()]).inc();
+    }
+
+    /// An engine was asked for its event sources.
+    pub fn asked(&self, outcome: AskOutcome) {
+        let outcome = match outcome {
+            AskOutcome::Found => "found",
+            AskOutcome::Silent => "silent",
+            AskOutcome::TooOld => "too_old",
+            AskOutcome::Failed => "failed",
+            AskOutcome::Refused => "refused",
+        };
+        self.asks.with_label_values(&[outcome]).inc();
     }
 
     /// A replay ended.

@@ -76,7 +76,11 @@ impl Follower {
             }
             KvSource::Engine => {
                 let (tell, wanted) = watch::channel(vec![]);
-                let asker = Asker::new(self.client.clone(), (member.clone(), board.clone()), tell)?;
+                let asker = Asker::new(
+                    (self.client.clone(), self.metrics.clone()),
+                    (member.clone(), board.clone()),
+                    tell,
+                )?;
                 tokio::select! {
                     evicted = ranks.run(wanted) => evicted,
                     never = asker.run() => match never {},

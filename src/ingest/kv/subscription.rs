@@ -152,7 +152,7 @@ impl Subscriber {
                 self.step(Input::Live { seq: message.seq, payload: message.payload })?;
             }
             Err(error) => {
-                tracing::debug!(worker = %self.member.worker.name, %error, "a KV-event message is skipped");
+                tracing::debug!(worker = %self.member.worker.name, rank = self.named(), %error, "a KV-event message is skipped");
                 self.metrics.undecodable.inc();
             }
         }
@@ -214,7 +214,7 @@ impl Subscriber {
         let batch = match decode(payload) {
             Ok(batch) => batch,
             Err(error) => {
-                tracing::debug!(worker = %self.member.worker.name, %error, "a KV-event batch is skipped");
+                tracing::debug!(worker = %self.member.worker.name, rank = self.named(), %error, "a KV-event batch is skipped");
                 self.metrics.undecodable.inc();
                 return ControlFlow::Continue(());
             }

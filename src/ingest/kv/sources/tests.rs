@@ -43,6 +43,7 @@ fn every_name_of_the_engine_itself_is_accepted() {
             let answer = json!({"0": entry(&format!("tcp://{name}:5557"), None)});
             let wanted = [sockets(0, &host.endpoint(5557), None)];
             assert_eq!(read(&answer, &host).as_deref(), Ok(&wanted[..]), "{name} at {url}");
+            assert!(wanted[0].events.parse::<zeromq::Endpoint>().is_ok(), "it can be dialled: {wanted:?}");
         }
     }
     assert_eq!(Host::of_url("http://[fd00::1]:8000").unwrap().endpoint(1), "tcp://[fd00::1]:1");
