@@ -88,6 +88,15 @@ fn sources(engines: &[&Engine]) -> Answer {
     Answer::Json(Value::Object(engines.iter().enumerate().map(one).collect()))
 }
 
+async fn counts(router: &Router, series: &str, times: u64) {
+    let counted = async {
+        while router.counted(series) < times {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, counted).await.unwrap();
+}
+
 /// Lets time pass for whoever waits for it.
 async fn skip(seconds: u64) {
     tokio::time::pause();
@@ -136,6 +145,7 @@ async fn what_was_found_stands_until_the_engine_says_otherwise() {
     let http = Http::start(sources(&[&engine])).await;
     let router = Router::asking(http.url.clone(), BLOCK);
     router.reaches(KvState::Synced, 1).await;
+    let mut found = 1;
     for wrong in [Answer::Status(503), Answer::Json(json!({"0": "tcp://*:1"})), Answer::Status(404)] {
         http.says(wrong);
         let before = http.site.asked.load(Ordering::Relaxed);
@@ -143,10 +153,9 @@ async fn what_was_found_stands_until_the_engine_says_otherwise() {
         http.asked(before + 2).await;
         assert!(router.is(&KvState::Synced, 1));
         http.says(sources(&[&engine]));
-        let before = http.site.asked.load(Ordering::Relaxed);
-        http.asked(before + 1).await;
-        // Until the answer was read: only then does the long pause begin that the next round skips.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        found += 1;
+        // Only once the answer was read begins the long pause that the next round skips.
+        counts(&router, "kinference_kv_source_asks_total{outcome=\"found\"}", found).await;
     }
     assert_eq!(*engine.asked.lock(), [0], "the subscription was never begun anew");
     http.says(Answer::Json(json!({})));
