@@ -1,8 +1,15 @@
 //! What we ask of a Kubernetes API server. Credentials are found once, at start.
 
+mod backoff;
 mod client;
+mod failure;
+mod instruments;
 mod token_review;
+mod watches;
 
+pub use backoff::Bounds;
 pub use client::{NoCredentials, connect};
+pub use failure::{ApiError, Failure, Target, Verb};
 pub use kube::Client;
 pub use token_review::{Question, ReviewError, Token, User, Verdict, review};
+pub use watches::{Pace, Selector, WatchReport, WatchState, Watchable, Watched, Watches};

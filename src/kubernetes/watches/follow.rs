@@ -1,0 +1,289 @@
+//! The loop of one watch: list, follow the changes, begin again where that broke off.
+//!
+//! Invariant: the version that is followed from is never ahead of what the store has taken in.
+
+use std::{convert::Infallible, time::Duration};
+
+use futures::{FutureExt, Stream, StreamExt};
+use kube::{
+    Api, Client, Error,
+    api::{ListParams, Request, WatchParams},
+    core::WatchEvent,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+use super::{
+    Pace, Selector, Watchable,
+    report::Slot,
+    store::{Store, Unreadable, version},
+    watched::Shelf,
+};
+use crate::kubernetes::{
+    backoff::Backoff,
+    failure::{ApiError, Failure, Verb},
+    instruments::Restart,
+};
+
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
+/// Changes taken in before readers are told.
+const BATCH: usize = 512;
+/// A watch that ends sooner than this has not been one.
+const BRIEF: Duration = Duration::from_secs(1);
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Next {
+    /// List, in pages or all at once.
+    List { paged: bool },
+    /// Follow what came after this version.
+    Watch { version: String },
+}
+
+impl Next {
+    /// After a failure. Only an answer that says so makes a version worthless: through all else we resume where we were.
+    fn after(self, failure: &Failure) -> Self {
+        match (self, failure) {
+            // A list so long that its pages expire under way is asked for whole.
+            (Self::List { .. }, Failure::Expired) => Self::List { paged: false },
+            (Self::Watch { .. }, Failure::Expired | Failure::NotServed | Failure::Invalid(_)) => {
+                Self::List { paged: true }
+            }
+            (next, _) => next,
+        }
+    }
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMeta,
+    #[serde(default)]
+    items: Option<Vec<Value>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PageMeta {
+    resource_version: String,
+    r#continue: String,
+}
+
+/// One watch.
+pub(super) struct Follow<K> {
+    client: Client,
+    request: Request,
+    selector: Selector,
+    pace: Pace,
+    store: Store<K>,
+    publish: watch::Sender<Shelf<K>>,
+    slot: Slot,
+    backoff: Backoff,
+}
+
+impl<K: Watchable> Follow<K> {
+    pub(super) fn new(
+        (api, selector): (Api<K>, Selector),
+        pace: Pace,
+        (publish, slot, backoff): (watch::Sender<Shelf<K>>, Slot, Backoff),
+    ) -> Self {
+        let request = Request::new(api.resource_url());
+        let store = Store::default();
+        Self { client: api.into_client(), request, selector, pace, store, publish, slot, backoff }
+    }
+
+    pub(super) async fn run(mut self) -> Infallible {
+        let mut next = Next::List { paged: true };
+        loop {
+            let done = match &mut next {
+                Next::List { paged } => {
+                    let paged = *paged;
+                    self.list(paged).await.map(|version| next = Next::Watch { version })
+                }
+                Next::Watch { version } => self.watch(version).await,
+            };
+            if let Err(error) = done {
+                let expired = error.failure == Failure::Expired;
+                let cause = if expired { Restart::Expired } else { Restart::Failed };
+                self.slot.instruments.restarted(cause);
+                self.slot.failed(&error);
+                next = next.after(&error.failure);
+                sleep(self.backoff.pause()).await;
+            }
+        }
+    }
+
+    /// Takes in all there are; their version.
+    async fn list(&mut self, paged: bool) -> Result<String, ApiError> {
+        let (mut all, mut from) = (Vec::new(), None);
+        let version = loop {
+            let page = self.page(paged, from).await?;
+            all.extend(page.items.unwrap_or_default());
+            match page.metadata {
+                meta if meta.r#continue.is_empty() => break meta.resource_version,
+                meta => from = Some(meta.r#continue),
+            }
+        };
+        let (changed, unreadable) = self.store.replace(all);
+        unreadable.iter().for_each(|object| self.complain(object));
+        self.publish(changed);
+        self.slot.worked();
+        Ok(version)
+    }
+
+    async fn page(&self, paged: bool, from: Option<String>) -> Result<Page, ApiError> {
+        let params = ListParams {
+            label_selector: self.selector.labels.clone(),
+            field_selector: self.selector.fields.clone(),
+            limit: paged.then_some(PAGE),
+            continue_token: from,
+            ..ListParams::default()
+        };
+        let ask = async {
+            let request = self.request.list(&params).map_err(Error::BuildRequest)?;
+            // Not `Client::request`: it logs all of an answer that it can't read.
+            let text = self.client.request_text(request).await?;
+            serde_json::from_str(&text).map_err(Error::SerdeError)
+        };
+        self.in_time(Verb::List, ask).await
+    }
+
+    /// Takes in changes after `version`, and moves that along, until the API server ends the watch as it was asked to.
+    async fn watch(&mut self, version: &mut String) -> Result<(), ApiError> {
+        let opened = Instant::now();
+        let (changes, mut deadline) = self.open(version).await?;
+        tokio::pin!(changes);
+        self.slot.worked();
+        loop {
+            let Ok(change) = timeout_at(deadline, changes.next()).await else {
+                return Err(self.error(Verb::Watch, Failure::TimedOut));
+            };
+            let Some(change) = change else { break };
+            let mut changed = self.take_in(change, version)?;
+            for _ in 1..BATCH {
+                let Some(Some(change)) = changes.next().now_or_never() else { break };
+                match self.take_in(change, version) {
+                    Ok(more) => changed |= more,
+                    Err(error) => {
+                        self.publish(changed);
+                        return Err(error);
+                    }
+                }
+            }
+            self.publish(changed);
+            self.backoff.reset();
+            deadline = deadline.max(Instant::now() + self.pace.answer);
+        }
+        self.slot.instruments.restarted(Restart::Ended);
+        if opened.elapsed() < BRIEF.min(self.pace.watch / 2) {
+            sleep(self.backoff.pause()).await;
+        } else {
+            self.backoff.reset();
+        }
+        Ok(())
+    }
+
+    /// Changes, and when the API server should have ended them.
+    async fn open(
+        &mut self,
+        version: &str,
+    ) -> Result<(impl Stream<Item = Result<WatchEvent<Value>, Error>> + use<K>, Instant), ApiError> {
+        let seconds = self.pace.watch.as_secs().max(1);
+        let params = WatchParams {
+            label_selector: self.selector.labels.clone(),
+            field_selector: self.selector.fields.clone(),
+            timeout: u32::try_from(seconds).ok(),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let ask = async {
+            let request = self.request.watch(&params, version).map_err(Error::BuildRequest)?;
+            self.client.request_events(request).await
+        };
+        let changes = self.in_time(Verb::Watch, ask).await?;
+        let deadline = Instant::now() + Duration::from_secs(seconds) + self.pace.answer;
+        Ok((changes, deadline))
+    }
+
+    /// Whether a change changes anything.
+    fn take_in(
+        &mut self,
+        change: Result<WatchEvent<Value>, Error>,
+        at: &mut String,
+    ) -> Result<bool, ApiError> {
+        let change = change.map_err(|error| self.error(Verb::Watch, Failure::of(error, true)))?;
+        let (object, gone) = match change {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+            WatchEvent::Deleted(object) => (object, true),
+            WatchEvent::Bookmark(mark) => {
+                *at = mark.metadata.resource_version;
+                return Ok(false);
+            }
+            WatchEvent::Error(status) => {
+                return Err(self.error(Verb::Watch, Failure::of_status(&status, true)));
+            }
+        };
+        if let Some(version) = version(&object) {
+            *at = version.to_owned();
+        }
+        if gone {
+            return Ok(self.store.remove(&object));
+        }
+        Ok(self.store.put(object).unwrap_or_else(|object| {
+            self.complain(&object);
+            false
+        }))
+    }
+
+    fn publish(&self, changed: bool) {
+        self.publish.send_if_modified(|shelf| {
+            let news = changed || !shelf.synced;
+            if news {
+                *shelf = Shelf { synced: true, all: self.store.all().into() };
+            }
+            news
+        });
+    }
+
+    async fn in_time<T>(
+        &self,
+        verb: Verb,
+        ask: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, ApiError> {
+        match timeout(self.pace.answer, ask).await {
+            Ok(answer) => answer.map_err(|error| self.error(verb, Failure::of(error, true))),
+            Err(_) => Err(self.error(verb, Failure::TimedOut)),
+        }
+    }
+
+    fn error(&self, verb: Verb, failure: Failure) -> ApiError {
+        ApiError { verb, target: self.slot.target.clone(), failure }
+    }
+
+    fn complain(&self, object: &Unreadable) {
+        let Unreadable { namespace, name, why } = object;
+        self.slot.instruments.failed(&self.error(Verb::Watch, Failure::Unreadable(why.clone())));
+        tracing::warn!(resource = %self.slot.target, namespace, name, why, "an object can't be read: it counts as what it last was");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_worthless_version_makes_a_new_list() {
+        let watch = || Next::Watch { version: "7".into() };
+        assert_eq!(watch().after(&Failure::TimedOut), watch());
+        assert_eq!(watch().after(&Failure::Forbidden("403".into())), watch());
+        assert_eq!(watch().after(&Failure::Expired), Next::List { paged: true });
+        assert_eq!(watch().after(&Failure::NotServed), Next::List { paged: true });
+        assert_eq!(Next::List { paged: true }.after(&Failure::Expired), Next::List { paged: false });
+        assert_eq!(Next::List { paged: true }.after(&Failure::TimedOut), Next::List { paged: true });
+    }
+}

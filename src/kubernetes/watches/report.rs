@@ -1,0 +1,159 @@
+//! How every watch of the process is doing, for people, `/readyz` and metrics.
+//!
+//! Invariant: a watch is on the report from its start until its future is dropped. What goes wrong is logged when it begins
+//! and when it changes its kind, not at each try.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::kubernetes::{
+    failure::{ApiError, Failure, Target},
+    instruments::Instruments,
+};
+
+/// How one watch is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchReport {
+    /// `endpointslices.discovery.k8s.io`
+    pub resource: String,
+    /// The namespace that is watched; `None`: all of them, or the kind has none.
+    pub namespace: Option<String>,
+    /// How it is doing.
+    pub state: WatchState,
+}
+
+/// How a watch is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchState {
+    /// It has never had a list.
+    Waiting {
+        /// Since its start.
+        since: Instant,
+        /// What keeps it, if it has failed.
+        why: Option<Arc<str>>,
+    },
+    /// It follows.
+    Current,
+    /// It knows what was, not what is.
+    Behind {
+        /// Since when.
+        since: Instant,
+        /// What keeps it.
+        why: Arc<str>,
+    },
+}
+
+impl WatchState {
+    /// As a metric label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Waiting { .. } => "waiting",
+            Self::Current => "current",
+            Self::Behind { .. } => "behind",
+        }
+    }
+
+    /// It works.
+    fn worked(&self) -> Self {
+        Self::Current
+    }
+
+    /// It failed, at `now`.
+    fn failed(&self, why: Arc<str>, now: Instant) -> Self {
+        match self {
+            Self::Waiting { since, .. } => Self::Waiting { since: *since, why: Some(why) },
+            Self::Current => Self::Behind { since: now, why },
+            Self::Behind { since, .. } => Self::Behind { since: *since, why },
+        }
+    }
+}
+
+/// Every watch of the process.
+#[derive(Clone, Default)]
+pub(in crate::kubernetes) struct Board(Arc<Mutex<(u64, BTreeMap<u64, WatchReport>)>>);
+
+impl Board {
+    /// In order of their start.
+    pub(in crate::kubernetes) fn report(&self) -> Vec<WatchReport> {
+        self.0.lock().1.values().cloned().collect()
+    }
+
+    /// A new watch.
+    pub(super) fn enter(&self, target: Target, instruments: Instruments) -> Slot {
+        let state = WatchState::Waiting { since: Instant::now(), why: None };
+        let report = WatchReport { resource: target.resource(), namespace: target.namespace.clone(), state };
+        let mut board = self.0.lock();
+        board.0 += 1;
+        let number = board.0;
+        board.1.insert(number, report);
+        Slot { board: self.clone(), number, target, instruments, failing: None }
+    }
+}
+
+/// The place of one watch on the report: it is taken off with this.
+pub(super) struct Slot {
+    board: Board,
+    number: u64,
+    pub(super) target: Target,
+    pub(super) instruments: Instruments,
+    /// The failure that the log knows of.
+    failing: Option<Failure>,
+}
+
+impl Slot {
+    /// The watch is up to date.
+    pub(super) fn worked(&mut self) {
+        self.turn(|state| state.worked());
+        if self.failing.take().is_some() {
+            tracing::info!(resource = %self.target, "the watch works again");
+        }
+    }
+
+    /// It failed and will try again. A forgotten version is routine: it lists anew.
+    pub(super) fn failed(&mut self, error: &ApiError) {
+        self.instruments.failed(error);
+        if error.failure == Failure::Expired {
+            return;
+        }
+        let why: Arc<str> = error.to_string().into();
+        self.turn(|state| state.failed(why.clone(), Instant::now()));
+        let kind = self.failing.as_ref().map(Failure::label);
+        if kind != Some(error.failure.label()) {
+            tracing::warn!(resource = %self.target, %error, "a watch fails: the last known objects stay in use");
+        }
+        self.failing = Some(error.failure.clone());
+    }
+
+    fn turn(&self, to: impl FnOnce(&WatchState) -> WatchState) {
+        if let Some(report) = self.board.0.lock().1.get_mut(&self.number) {
+            report.state = to(&report.state);
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.board.0.lock().1.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_is_behind_since_it_first_failed() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(1);
+        let waiting = WatchState::Waiting { since: start, why: None };
+        let failed = waiting.failed("a".into(), later);
+        assert_eq!(failed, WatchState::Waiting { since: start, why: Some("a".into()) });
+        let behind = failed.worked().failed("b".into(), start).failed("c".into(), later);
+        assert_eq!(behind, WatchState::Behind { since: start, why: "c".into() });
+        assert_eq!(behind.worked(), WatchState::Current);
+    }
+}
