@@ -2,7 +2,7 @@
 //!
 //! Invariant: an error names the verb and the resource, as a Role does, so that whoever reads a refusal knows what to grant.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use kube::{Error, Resource, core::Status};
 
@@ -46,7 +46,7 @@ pub struct Target {
     group: Cow<'static, str>,
     subresource: Option<&'static str>,
     /// `None`: of all namespaces, or of a kind that has none.
-    pub namespace: Option<String>,
+    pub namespace: Option<Arc<str>>,
 }
 
 impl Target {

@@ -8,7 +8,7 @@ mod token_review;
 mod watches;
 
 pub use backoff::Bounds;
-pub use client::{NoCredentials, connect};
+pub use client::{NoCredentials, connect, own_namespace};
 pub use failure::{ApiError, Failure, Target, Verb};
 pub use kube::Client;
 pub use token_review::{Question, ReviewError, Token, User, Verdict, review};

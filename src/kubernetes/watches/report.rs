@@ -19,7 +19,7 @@ pub struct WatchReport {
     /// `endpointslices.discovery.k8s.io`
     pub resource: String,
     /// The namespace that is watched; `None`: all of them, or the kind has none.
-    pub namespace: Option<String>,
+    pub namespace: Option<Arc<str>>,
     /// How it is doing.
     pub state: WatchState,
 }
