@@ -144,23 +144,6 @@ impl Failure {
             _ => Self::Failed(text()),
         }
     }
-
-    /// As a metric label.
-    pub fn label(&self) -> &'static str {
-        match self {
-            Self::Unauthenticated(_) => "unauthenticated",
-            Self::Forbidden(_) => "forbidden",
-            Self::NotServed => "not_served",
-            Self::NotFound => "not_found",
-            Self::Conflict => "conflict",
-            Self::Expired => "expired",
-            Self::Invalid(_) => "invalid",
-            Self::Failed(_) => "failed",
-            Self::TimedOut => "timed_out",
-            Self::Unreachable(_) => "unreachable",
-            Self::Unreadable(_) => "unreadable",
-        }
-    }
 }
 
 impl fmt::Display for ApiError {

@@ -1,114 +1,72 @@
-//! The metrics of what we ask of the API server.
+//! What goes wrong with the API server, counted always and logged once.
 
-use prometheus::{
-    Gauge, IntCounterVec, IntGaugeVec, Opts,
-    core::{Collector, Desc},
-    proto::MetricFamily,
-};
-use tokio::time::Instant;
+use prometheus::IntCounterVec;
 
-use super::{
-    failure::ApiError,
-    watches::{Board, WatchState},
-};
+use super::failure::{ApiError, Failure};
 use crate::observe::Metrics;
 
-/// Why a watch began anew.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Restart {
-    /// The API server ended it, as it does.
-    Ended,
-    /// The version it was at is forgotten.
-    Expired,
-    /// It failed.
-    Failed,
+/// Counts failures by verb and kind.
+#[derive(Clone)]
+pub(super) struct Errors(IntCounterVec);
+
+impl Errors {
+    pub(super) fn new(metrics: &Metrics, name: &str, help: &str) -> Self {
+        Self(metrics.counters(name, help, &["verb", "kind"]))
+    }
+
+    pub(super) fn count(&self, error: &ApiError) {
+        self.0.with_label_values(&[error.verb.as_str(), error.failure.label()]).inc();
+    }
 }
 
-impl Restart {
-    fn label(self) -> &'static str {
+/// One thing that may fail for a while: the log hears when that begins, when its kind changes, and when it ends.
+pub(super) struct Trouble {
+    errors: Errors,
+    what: &'static str,
+    known: Option<&'static str>,
+}
+
+impl Trouble {
+    pub(super) fn new(errors: Errors, what: &'static str) -> Self {
+        Self { errors, what, known: None }
+    }
+
+    /// It failed, or it did not.
+    pub(super) fn note(&mut self, error: Option<&ApiError>) {
+        let Some(error) = error else {
+            if self.known.take().is_some() {
+                tracing::info!(was = self.what, "the API server answers again");
+            }
+            return;
+        };
+        self.errors.count(error);
+        let kind = error.failure.label();
+        if self.known.replace(kind) != Some(kind) {
+            tracing::warn!(%error, "{}", self.what);
+        }
+    }
+
+    /// It failed in a way that is routine.
+    pub(super) fn routine(&self, error: &ApiError) {
+        self.errors.count(error);
+    }
+}
+
+impl Failure {
+    /// As a metric label.
+    pub fn label(&self) -> &'static str {
         match self {
-            Self::Ended => "ended",
+            Self::Unauthenticated(_) => "unauthenticated",
+            Self::Forbidden(_) => "forbidden",
+            Self::NotServed => "not_served",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
             Self::Expired => "expired",
-            Self::Failed => "failed",
+            Self::Invalid(_) => "invalid",
+            Self::Failed(_) => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Unreachable(_) => "unreachable",
+            Self::Unreadable(_) => "unreadable",
         }
-    }
-}
-
-/// Counters that are kept as things happen.
-#[derive(Clone)]
-pub(super) struct Instruments {
-    errors: IntCounterVec,
-    restarts: IntCounterVec,
-}
-
-impl Instruments {
-    pub(super) fn new(metrics: &Metrics) -> Self {
-        Self {
-            errors: metrics.counters(
-                "kinference_kubernetes_errors_total",
-                "Requests to the API server that failed, by verb and kind of failure.",
-                &["verb", "kind"],
-            ),
-            restarts: metrics.counters(
-                "kinference_kubernetes_watch_restarts_total",
-                "Watches that began anew: ended by the API server as usual, their version forgotten, or failed.",
-                &["cause"],
-            ),
-        }
-    }
-
-    pub(super) fn failed(&self, error: &ApiError) {
-        self.errors.with_label_values(&[error.verb.as_str(), error.failure.label()]).inc();
-    }
-
-    pub(super) fn restarted(&self, cause: Restart) {
-        self.restarts.with_label_values(&[cause.label()]).inc();
-    }
-}
-
-/// Gauges that are read off the report when they are asked for.
-#[derive(Clone)]
-pub(super) struct WatchGauges {
-    board: Board,
-    states: IntGaugeVec,
-    behind: Gauge,
-}
-
-impl WatchGauges {
-    /// # Errors
-    /// None: the names are constants.
-    pub(super) fn new(board: Board) -> prometheus::Result<Self> {
-        let states = Opts::new("kinference_kubernetes_watches", "Watches of the API server by state.");
-        let behind = Opts::new(
-            "kinference_kubernetes_watch_behind_seconds",
-            "How long the watch that is furthest behind has been so, or has waited for its first list; 0: none is.",
-        );
-        let states = IntGaugeVec::new(states, &["state"])?;
-        Ok(Self { board, states, behind: Gauge::with_opts(behind)? })
-    }
-}
-
-impl Collector for WatchGauges {
-    fn desc(&self) -> Vec<&Desc> {
-        let mut all = self.states.desc();
-        all.extend(self.behind.desc());
-        all
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let report = self.board.report();
-        for label in ["waiting", "current", "behind"] {
-            let count = report.iter().filter(|watch| watch.state.label() == label).count();
-            self.states.with_label_values(&[label]).set(i64::try_from(count).unwrap_or(i64::MAX));
-        }
-        let since = report.iter().filter_map(|watch| match watch.state {
-            WatchState::Waiting { since, .. } | WatchState::Behind { since, .. } => Some(since),
-            WatchState::Current => None,
-        });
-        let age = since.min().map_or(0.0, |since| Instant::now().duration_since(since).as_secs_f64());
-        self.behind.set(age);
-        let mut all = self.states.collect();
-        all.extend(self.behind.collect());
-        all
     }
 }

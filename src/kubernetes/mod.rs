@@ -4,6 +4,7 @@ mod backoff;
 mod client;
 mod failure;
 mod instruments;
+mod lease;
 mod token_review;
 mod watches;
 
@@ -11,5 +12,6 @@ pub use backoff::Bounds;
 pub use client::{NoCredentials, connect, own_namespace};
 pub use failure::{ApiError, Failure, Target, Verb};
 pub use kube::Client;
+pub use lease::{Leadership, Leading, Permit, Release, elect};
 pub use token_review::{Question, ReviewError, Token, User, Verdict, review};
 pub use watches::{Pace, Selector, WatchReport, WatchState, Watchable, Watched, Watches};

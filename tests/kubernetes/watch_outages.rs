@@ -162,7 +162,12 @@ async fn a_refusal_says_what_to_grant() {
     });
     let why = why.await;
     assert!(why.contains(&needs("list")), "{why}");
-    assert!(watching.metrics.render().contains("errors_total{kind=\"forbidden\",verb=\"list\"}"));
+    assert!(
+        watching
+            .metrics
+            .render()
+            .contains("kinference_kubernetes_watch_errors_total{kind=\"forbidden\",verb=\"list\"}")
+    );
 
     let roles: Api<Role> = Api::namespaced(admin.clone(), &namespace);
     let role = |verbs: &[&str]| -> Role {
@@ -267,7 +272,12 @@ async fn one_bad_object_harms_no_other() {
     let fake = fake.await;
     let mut watching = watch(Api::namespaced(fake.client.clone(), "x"));
     shown(&mut watching.watched, &["a=1", "b=2", "c=10"]).await;
-    assert!(watching.metrics.render().contains("errors_total{kind=\"unreadable\",verb=\"watch\"} 1\n"));
+    assert!(
+        watching
+            .metrics
+            .render()
+            .contains("kinference_kubernetes_watch_errors_total{kind=\"unreadable\",verb=\"watch\"} 1\n")
+    );
     let resumed = async || fake.asked().iter().any(|path| path.contains("resourceVersion=40")).then_some(());
     eventually("it goes on from the bookmark", resumed).await;
 }

@@ -19,6 +19,7 @@ use tokio::{
 
 use super::{
     Pace, Selector, Watchable,
+    instruments::Restart,
     report::Slot,
     store::{Store, Unreadable, version},
     watched::Shelf,
@@ -26,7 +27,6 @@ use super::{
 use crate::kubernetes::{
     backoff::Backoff,
     failure::{ApiError, Failure, Verb},
-    instruments::Restart,
 };
 
 /// Objects in one page of a list.
@@ -267,7 +267,7 @@ impl<K: Watchable> Follow<K> {
 
     fn complain(&self, object: &Unreadable) {
         let Unreadable { namespace, name, why } = object;
-        self.slot.instruments.failed(&self.error(Verb::Watch, Failure::Unreadable(why.clone())));
+        self.slot.instruments.errors.count(&self.error(Verb::Watch, Failure::Unreadable(why.clone())));
         tracing::warn!(resource = %self.slot.target, namespace, name, why, "an object can't be read: it counts as what it last was");
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: readers never see a list half taken in, nor a change where there is none.
 
 mod follow;
+mod instruments;
 mod report;
 mod store;
 mod watched;
@@ -17,13 +18,14 @@ pub use report::{WatchReport, WatchState};
 pub use store::Watchable;
 pub use watched::Watched;
 
-pub(super) use report::Board;
-
-use self::follow::Follow;
+use self::{
+    follow::Follow,
+    instruments::{Instruments, WatchGauges},
+    report::Board,
+};
 use super::{
     backoff::{Backoff, Bounds},
     failure::Target,
-    instruments::{Instruments, WatchGauges},
 };
 use crate::observe::Metrics;
 

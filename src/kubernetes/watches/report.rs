@@ -8,9 +8,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::instruments::Instruments;
 use crate::kubernetes::{
     failure::{ApiError, Failure, Target},
-    instruments::Instruments,
+    instruments::Trouble,
 };
 
 /// How one watch is doing.
@@ -72,11 +73,11 @@ impl WatchState {
 
 /// Every watch of the process.
 #[derive(Clone, Default)]
-pub(in crate::kubernetes) struct Board(Arc<Mutex<(u64, BTreeMap<u64, WatchReport>)>>);
+pub(super) struct Board(Arc<Mutex<(u64, BTreeMap<u64, WatchReport>)>>);
 
 impl Board {
     /// In order of their start.
-    pub(in crate::kubernetes) fn report(&self) -> Vec<WatchReport> {
+    pub(super) fn report(&self) -> Vec<WatchReport> {
         self.0.lock().1.values().cloned().collect()
     }
 
@@ -88,7 +89,9 @@ impl Board {
         board.0 += 1;
         let number = board.0;
         board.1.insert(number, report);
-        Slot { board: self.clone(), number, target, instruments, failing: None }
+        let trouble =
+            Trouble::new(instruments.errors.clone(), "a watch fails: the last known objects stay in use");
+        Slot { board: self.clone(), number, target, instruments, trouble }
     }
 }
 
@@ -98,32 +101,24 @@ pub(super) struct Slot {
     number: u64,
     pub(super) target: Target,
     pub(super) instruments: Instruments,
-    /// The failure that the log knows of.
-    failing: Option<Failure>,
+    trouble: Trouble,
 }
 
 impl Slot {
     /// The watch is up to date.
     pub(super) fn worked(&mut self) {
-        self.turn(|state| state.worked());
-        if self.failing.take().is_some() {
-            tracing::info!(resource = %self.target, "the watch works again");
-        }
+        self.turn(WatchState::worked);
+        self.trouble.note(None);
     }
 
     /// It failed and will try again. A forgotten version is routine: it lists anew.
     pub(super) fn failed(&mut self, error: &ApiError) {
-        self.instruments.failed(error);
         if error.failure == Failure::Expired {
-            return;
+            return self.trouble.routine(error);
         }
         let why: Arc<str> = error.to_string().into();
         self.turn(|state| state.failed(why.clone(), Instant::now()));
-        let kind = self.failing.as_ref().map(Failure::label);
-        if kind != Some(error.failure.label()) {
-            tracing::warn!(resource = %self.target, %error, "a watch fails: the last known objects stay in use");
-        }
-        self.failing = Some(error.failure.clone());
+        self.trouble.note(Some(error));
     }
 
     fn turn(&self, to: impl FnOnce(&WatchState) -> WatchState) {
