@@ -182,7 +182,7 @@ impl World {
                 self.step(replica, input);
             }
             Event::Fault if self.now < FAULTS => self.fault(),
-            Event::Fault => self.replicas.iter_mut().for_each(|it| it.reachable = true),
+            Event::Fault => self.heal(),
         }
     }
 
@@ -222,6 +222,13 @@ impl World {
         }
         let wait = self.rng.random_range(500..12_000);
         self.later(wait, Event::Fault);
+    }
+
+    /// What is still on its way in a partition is lost.
+    fn heal(&mut self) {
+        self.replicas.iter_mut().for_each(|it| it.reachable = true);
+        let soon = self.now + 1_500;
+        self.events.retain(|(at, _, event)| *at < soon || matches!(event, Event::Wake { .. }));
     }
 
     fn run_until(&mut self, end: u64) -> Result<(), TestCaseError> {
