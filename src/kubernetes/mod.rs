@@ -5,6 +5,7 @@ mod client;
 mod failure;
 mod instruments;
 mod lease;
+pub mod status;
 mod token_review;
 mod watches;
 
@@ -13,5 +14,6 @@ pub use client::{NoCredentials, connect, own_namespace};
 pub use failure::{ApiError, Failure, Target, Verb};
 pub use kube::Client;
 pub use lease::{Leadership, Leading, Permit, Release, elect};
+pub use status::StatusDesk;
 pub use token_review::{Question, ReviewError, Token, User, Verdict, review};
 pub use watches::{Pace, Selector, WatchReport, WatchState, Watchable, Watched, Watches};
