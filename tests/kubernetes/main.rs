@@ -5,6 +5,7 @@
 #[path = "../apiserver/mod.rs"]
 mod apiserver;
 mod cluster;
+mod election;
 mod fake;
 mod proxy;
 mod watch_outages;
