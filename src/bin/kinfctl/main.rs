@@ -1,6 +1,7 @@
 //! `kinfctl`: looks at engines, requests and decisions from the command line. JSON on stdout, errors on stderr.
 
 mod client;
+mod crds;
 mod events;
 mod output;
 mod tokenize;
@@ -20,6 +21,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// The CustomResourceDefinitions, as YAML.
+    Crds(crds::Args),
     /// KV-cache events: does my engine publish, and what?
     Events(events::Args),
     /// Tokenizes a request as the router would.
@@ -32,6 +35,7 @@ enum Command {
 #[expect(clippy::print_stderr, reason = "a command line reports its errors there")]
 async fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Crds(args) => crds::run(&args),
         Command::Events(args) => events::run(args).await,
         Command::Tokenize(args) => tokenize::run(args).await,
         Command::Workers(args) => workers::run(args).await,

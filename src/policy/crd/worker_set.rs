@@ -5,6 +5,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{
+    selector::Selector,
+    text::{HttpUrl, Label, PortName, Word, rule},
+};
+
 /// Engines that are alike: same model, same engine, same KV block size.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -17,24 +22,49 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "InferenceWorkerSetStatus",
     derive = "Default",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    doc = "Engines that are alike: same model, same engine, same KV block size.",
+    printcolumn(name = "Model", type_ = "string", json_path = ".spec.modelName"),
+    printcolumn(name = "Profile", type_ = "string", json_path = ".spec.profile"),
+    printcolumn(name = "Workers", type_ = "integer", json_path = ".status.workers"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyWorkers"),
+    printcolumn(
+        name = "Accepted",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    rule("has(self.service) != has(self.selector)", "give either `service` or `selector`"),
+]))]
 pub struct InferenceWorkerSetSpec {
     /// Name of a `[[profile]]` in Kinference's configuration.
+    #[schemars(length(min = 1, max = 253))]
     pub profile: String,
     /// The model that the engines serve, until they have said so themselves.
+    #[schemars(with = "Word")]
     pub model_name: String,
     /// Tokens in a block of the KV events that these engines publish.
+    #[schemars(range(min = 1, max = 65536))]
     pub kv_block_size: u32,
     /// Where prompts are rendered, instead of at the engine itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<HttpUrl>")]
     pub render_url: Option<String>,
     /// The Service, of the same namespace, whose endpoints are the engines. Either this or `selector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceReference>,
     /// The pods, of the same namespace, that are the engines. Either this or `service`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Selector>")]
     pub selector: Option<LabelSelector>,
     /// The names of the engines' ports.
     #[serde(default)]
@@ -49,6 +79,7 @@ pub struct InferenceWorkerSetSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ServiceReference {
     /// Its name.
+    #[schemars(with = "Label")]
     pub name: String,
 }
 
@@ -57,10 +88,13 @@ pub struct ServiceReference {
 #[serde(rename_all = "camelCase", default)]
 pub struct PortNames {
     /// The engine's HTTP port.
+    #[schemars(with = "PortName")]
     pub http: String,
     /// Where it publishes KV events.
+    #[schemars(with = "PortName")]
     pub kv_events: String,
     /// Where it replays them.
+    #[schemars(with = "PortName")]
     pub replay: String,
 }
 
@@ -71,14 +105,21 @@ impl Default for PortNames {
 }
 
 /// How KV events are followed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KvEventsSpec {
     /// Where their sockets are.
     pub source: KvEventSource,
     /// Data-parallel ranks of each engine, each with sockets of its own. With `source: Ports`, rank N publishes on
-    /// the named port plus N.
+    /// the named port plus N; with `source: Engine` the engine says.
+    #[schemars(range(min = 1, max = 256))]
     pub ranks: u32,
+}
+
+impl Default for KvEventsSpec {
+    fn default() -> Self {
+        Self { source: KvEventSource::default(), ranks: 1 }
+    }
 }
 
 /// Where the sockets of KV events are.
@@ -103,5 +144,6 @@ pub struct InferenceWorkerSetStatus {
     /// Of these, the ones that take new requests.
     pub ready_workers: u32,
     /// `Accepted`, `ResolvedRefs`, `Ready`.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

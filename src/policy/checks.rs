@@ -1,0 +1,126 @@
+//! What has to hold within one resource and can't be said in a schema: the API server takes these, and the resource's
+//! `Accepted` condition says why Kinference does not.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::{
+    crd::{InferencePolicySpec, InferencePoolSpec, InferenceProviderSpec, InferenceWorkerSetSpec},
+    problem::{FieldPath, Problem},
+    resource::Resource,
+};
+
+/// Headers that a credential can't be in: they are the connection's, or the request would not be the same.
+const NOT_FOR_CREDENTIALS: [&str; 9] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Everything that is wrong.
+pub(super) fn of(resource: &Resource) -> Vec<Problem> {
+    let spec = FieldPath::of("spec");
+    match resource {
+        Resource::GatewayBackend(_) => Vec::new(),
+        Resource::InferencePolicy(policy) => policy_problems(&policy.spec, &spec),
+        Resource::InferencePool(pool) => pool_problems(&pool.spec, &spec),
+        Resource::InferenceProvider(provider) => provider_problems(&provider.spec, &spec),
+        Resource::InferenceWorkerSet(set) => worker_set_problems(&set.spec, &spec),
+    }
+}
+
+fn policy_problems(policy: &InferencePolicySpec, at: &FieldPath) -> Vec<Problem> {
+    let expressions =
+        policy.rules.iter().enumerate().filter_map(|(n, rule)| Some((n, rule.when.as_deref()?)));
+    let wrong = expressions.filter_map(|(n, when)| {
+        let path = at.field("rules").item(n).field("when");
+        cel::Program::compile(when).err().map(|errors| {
+            let text = errors.to_string();
+            Problem::new(path, format!("is no CEL expression: {}", text.lines().next().unwrap_or_default()))
+        })
+    });
+    wrong.collect()
+}
+
+/// A name means one model, and a model lists a backend once.
+fn pool_problems(pool: &InferencePoolSpec, at: &FieldPath) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let mut meant: BTreeMap<&str, &str> = BTreeMap::new();
+    for (n, model) in pool.models.iter().enumerate() {
+        let here = at.field("models").item(n);
+        for (m, alias) in model.aliases.iter().enumerate() {
+            if let Some(other) = meant.insert(alias, &model.name) {
+                let message = format!("is {alias:?}, which is already an alias of `{other}`");
+                out.push(Problem::new(here.field("aliases").item(m), message));
+            }
+        }
+        let named = |backend: &super::crd::Backend| {
+            let set = backend.worker_set.as_ref().map(|set| (true, set.name.clone(), set.model.clone()));
+            let provider =
+                || backend.provider.as_ref().map(|one| (false, one.name.clone(), one.model.clone()));
+            set.or_else(provider)
+        };
+        for (m, backend) in model.backends.iter().enumerate() {
+            if model.backends[..m].iter().any(|other| named(other) == named(backend)) {
+                let path = here.field("backends").item(m);
+                out.push(Problem::new(path, "is there twice: each model of a worker set or provider once"));
+            }
+        }
+    }
+    out
+}
+
+fn provider_problems(provider: &InferenceProviderSpec, at: &FieldPath) -> Vec<Problem> {
+    let credentials = at.field("credentials");
+    let mut out = Vec::new();
+    if let Some(header) =
+        provider.credentials.header.as_deref().filter(|name| NOT_FOR_CREDENTIALS.contains(name))
+    {
+        let message = format!("is `{header}`, which can't carry a credential; accepted: any other header");
+        out.push(Problem::new(credentials.field("header"), message));
+    }
+    out
+}
+
+fn worker_set_problems(set: &InferenceWorkerSetSpec, at: &FieldPath) -> Vec<Problem> {
+    let mut out = Vec::new();
+    if let Some(url) = set.render_url.as_deref()
+        && let Err(error) = url.parse::<http::Uri>()
+    {
+        out.push(Problem::new(at.field("renderUrl"), format!("is {url:?}, which is no URL: {error}")));
+    }
+    if let Some(selector) = &set.selector {
+        label_problems(selector, &at.field("selector"), &mut out);
+    }
+    out
+}
+
+fn label_problems(selector: &LabelSelector, at: &FieldPath, out: &mut Vec<Problem>) {
+    let keys =
+        selector.match_labels.iter().flatten().map(|(key, _)| (key, at.field("matchLabels").field(key)));
+    let required = selector.match_expressions.iter().flatten().enumerate();
+    let required = required.map(|(n, one)| (&one.key, at.field("matchExpressions").item(n).field("key")));
+    for (key, path) in keys.chain(required).filter(|(key, _)| !is_label_key(key)) {
+        let accepted = "a label's name, such as `app` or `example.com/app`: at most 63 letters, digits, `-`, `_` and `.`";
+        out.push(Problem::new(path, format!("names the label {key:?}, but must name {accepted}")));
+    }
+}
+
+fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let alphanumeric = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let form = |text: &str, most: usize, inner: &str| {
+        text.len() <= most
+            && alphanumeric(text.chars().next())
+            && alphanumeric(text.chars().last())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || inner.contains(c))
+    };
+    form(name, 63, "-_.") && prefix.is_none_or(|prefix| form(prefix, 253, "-."))
+}

@@ -1,0 +1,138 @@
+//! InferencePool: the models that are published, and what is behind each.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    common::TokenCost,
+    text::{ObjectName, Word, WorkerSetName, rule, rule_at},
+};
+
+/// The models that are published, and what is behind each.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kinference.buoyant.io",
+    version = "v1alpha1",
+    kind = "InferencePool",
+    plural = "inferencepools",
+    shortname = "ipool",
+    category = "kinference",
+    namespaced,
+    status = "InferencePoolStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "The models that are published, and what is behind each.",
+    printcolumn(name = "Models", type_ = "string", json_path = ".spec.models[*].name"),
+    printcolumn(
+        name = "Accepted",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].status"
+    ),
+    printcolumn(
+        name = "Resolved",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"ResolvedRefs\")].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rule_at(
+    ".models",
+    "self.models.all(m, !has(m.aliases) || m.aliases.all(a, !self.models.exists(n, n.name == a)))",
+    "an alias can't be the name of a model of the pool",
+)]))]
+pub struct InferencePoolSpec {
+    /// What clients may ask for. All else is answered with 404.
+    #[schemars(
+        length(min = 1, max = 64),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub models: Vec<PublishedModel>,
+}
+
+/// A model as clients know it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PublishedModel {
+    /// The name that clients ask for.
+    #[schemars(with = "Word")]
+    pub name: String,
+    /// Other names for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Word>", length(max = 16), extend("x-kubernetes-list-type" = "set"))]
+    pub aliases: Vec<String>,
+    /// What serves it: each may be picked.
+    #[schemars(length(min = 1, max = 32))]
+    pub backends: Vec<Backend>,
+    /// The tenants that may ask for it. None: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Word>", length(max = 256), extend("x-kubernetes-list-type" = "set"))]
+    pub tenants: Vec<String>,
+}
+
+/// A model of a worker set or of a provider.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [
+    rule("has(self.workerSet) != has(self.provider)", "give either `workerSet` or `provider`"),
+]))]
+pub struct Backend {
+    /// A model of a worker set. Either this or `provider`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_set: Option<WorkerSetBackend>,
+    /// A model of a provider. Either this or `workerSet`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<ProviderBackend>,
+}
+
+/// A model of a worker set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerSetBackend {
+    /// The worker set: an InferenceWorkerSet of the same namespace, or a `[[workerset]]` of the configuration.
+    #[schemars(with = "WorkerSetName")]
+    pub name: String,
+    /// The model, or LoRA adapter, that its engines serve. Unset: the published name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
+    pub model: Option<String>,
+    /// What its tokens cost, where `minimize: Cost` is to know.
+    #[serde(default)]
+    pub cost: TokenCost,
+}
+
+/// A model of a provider.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderBackend {
+    /// The InferenceProvider, of the same namespace.
+    #[schemars(with = "ObjectName")]
+    pub name: String,
+    /// The name of one of its models. Unset: the published name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
+    pub model: Option<String>,
+}
+
+/// What Kinference says of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InferencePoolStatus {
+    /// The generation that this status is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The generation in force: the last valid one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_generation: Option<i64>,
+    /// `Accepted`, `ResolvedRefs`.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
