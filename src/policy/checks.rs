@@ -124,3 +124,94 @@ fn is_label_key(key: &str) -> bool {
     };
     form(name, 63, "-_.") && prefix.is_none_or(|prefix| form(prefix, 253, "-."))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::{crd, read};
+
+    fn problems(kind: &str, spec: &Value) -> Vec<String> {
+        let resource = json!({
+            "apiVersion": format!("{}/{}", crd::GROUP, crd::VERSION), "kind": kind,
+            "metadata": {"name": "x"}, "spec": spec,
+        });
+        read(resource).err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_condition_that_is_no_expression_is_found_in_its_place() {
+        let rule =
+            |name: &str, when: &str| json!({"name": name, "when": when, "steps": [{"minimize": "Cost"}]});
+        let rules = json!([rule("a", "true"), rule("b", "request.tags.exists(t, t == 'x'")]);
+        let said = problems("InferencePolicy", &json!({"poolRef": {"name": "p"}, "rules": rules}));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].starts_with("`spec.rules[1].when` is no CEL expression: "), "{said:?}");
+    }
+
+    #[test]
+    fn a_name_means_one_model_and_a_backend_is_listed_once() {
+        let backend = json!({"workerSet": {"name": "s"}});
+        let other = json!({"workerSet": {"name": "s", "model": "m"}});
+        let spec = json!({"models": [
+            {"name": "a", "aliases": ["x", "y"], "backends": [backend, other, backend]},
+            {"name": "b", "aliases": ["y"], "backends": [{"provider": {"name": "s"}}, backend]},
+        ]});
+        let expected = [
+            "`spec.models[0].backends[2]` is there twice: each model of a worker set or provider once",
+            "`spec.models[1].aliases[0]` is \"y\", which is already an alias of `a`",
+        ];
+        assert_eq!(problems("InferencePool", &spec), expected);
+    }
+
+    #[test]
+    fn a_credential_is_in_a_header_of_its_own() {
+        let spec = json!({
+            "api": "OpenAI", "host": "h", "models": [{"name": "m"}],
+            "credentials": {"mode": "Header", "header": "host", "secretRef": {"name": "s", "key": "k"}},
+        });
+        let said = problems("InferenceProvider", &spec);
+        assert_eq!(
+            said,
+            [
+                "`spec.credentials.header` is `host`, which can't carry a credential; accepted: any other header"
+            ]
+        );
+    }
+
+    #[test]
+    fn labels_and_urls_are_such() {
+        let spec = json!({
+            "profile": "p", "modelName": "m", "kvBlockSize": 16, "renderUrl": "http://[::1",
+            "selector": {
+                "matchLabels": {"a b": "c", "app": "", "example.com/tier": "x", "a/b/c": ""},
+                "matchExpressions": [{"key": "-a", "operator": "Exists"}],
+            },
+        });
+        let said = problems("InferenceWorkerSet", &spec);
+        for (said, start) in said.iter().zip([
+            "`spec.renderUrl` is \"http://[::1\", which is no URL: ",
+            "`spec.selector.matchLabels.a b` names the label \"a b\", but must name a label's name, such as ",
+            "`spec.selector.matchLabels.a/b/c` names",
+            "`spec.selector.matchExpressions[0].key` names the label \"-a\"",
+        ]) {
+            assert!(said.starts_with(start), "{said}");
+        }
+        assert_eq!(said.len(), 4, "{said:?}");
+    }
+
+    #[test]
+    fn what_is_none_of_ours_is_said_to_be() {
+        let said = read(json!({"apiVersion": "v1", "kind": "Pod"})).unwrap_err();
+        let said: Vec<_> = said.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(
+            said[0].contains("`apiVersion` is \"v1\", but must be kinference.buoyant.io/v1alpha1"),
+            "{said:?}"
+        );
+        assert!(
+            said[1].contains("\"Pod\" is no kind of kinference.buoyant.io; accepted: GatewayBackend"),
+            "{said:?}"
+        );
+    }
+}

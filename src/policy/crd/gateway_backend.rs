@@ -21,18 +21,10 @@ use super::common::LocalReference;
     derive = "Default",
     derive = "PartialEq",
     doc = "What an HTTPRoute refers to, for requests that a pool is to serve.",
-    printcolumn(name = "Pool", type_ = "string", json_path = ".spec.poolRef.name"),
-    printcolumn(
-        name = "Accepted",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Accepted\")].status"
-    ),
-    printcolumn(
-        name = "Resolved",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"ResolvedRefs\")].status"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Pool", "type": "string", "jsonPath": ".spec.poolRef.name"}"#,
+    printcolumn = r#"{"name": "Accepted", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Accepted')].status"}"#,
+    printcolumn = r#"{"name": "Resolved", "type": "string", "jsonPath": ".status.conditions[?(@.type=='ResolvedRefs')].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayBackendSpec {

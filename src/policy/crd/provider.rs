@@ -24,20 +24,11 @@ use super::{
     derive = "Default",
     derive = "PartialEq",
     doc = "An endpoint outside the cluster that serves models.",
-    printcolumn(name = "API", type_ = "string", json_path = ".spec.api"),
-    printcolumn(name = "Host", type_ = "string", json_path = ".spec.host"),
-    printcolumn(
-        name = "Accepted",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Accepted\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason",
-        priority = 1
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "API", "type": "string", "jsonPath": ".spec.api"}"#,
+    printcolumn = r#"{"name": "Host", "type": "string", "jsonPath": ".spec.host"}"#,
+    printcolumn = r#"{"name": "Accepted", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Accepted')].status"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Accepted')].reason", "priority": 1}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceProviderSpec {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     common::{Bounds, PercentBounds},
-    text::{ObjectName, Word, WorkerSetName, rule, rule_at},
+    text::{Reference, Word, rule, rule_at},
 };
 
 /// One step: exactly one of `exclude`, `keep`, `prefer` and `minimize`.
@@ -40,6 +40,7 @@ pub struct Step {
     pub unless_faster_by_ms: Option<u32>,
     /// Orders the candidates, the least first. A second `minimize` orders those that the first holds equal.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Measure")]
     pub minimize: Option<Measure>,
     /// With `minimize`: candidates within this of the least are equal, in the unit of what is minimized. Unset: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,14 +71,15 @@ pub enum Measure {
 pub struct CandidateMatch {
     /// What it is.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "CandidateKind")]
     pub kind: Option<CandidateKind>,
     /// Of one of these worker sets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<WorkerSetName>", length(min = 1, max = 32), extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(with = "Vec<Reference>", length(min = 1, max = 32), extend("x-kubernetes-list-type" = "set"))]
     pub worker_sets: Vec<String>,
     /// One of these providers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<ObjectName>", length(min = 1, max = 32), extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(with = "Vec<Reference>", length(min = 1, max = 32), extend("x-kubernetes-list-type" = "set"))]
     pub providers: Vec<String>,
     /// Serving one of these models, by the name that the pool's backends give.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -21,7 +21,7 @@ pub(super) fn rule_at(path: &str, holds: &str, message: &str) -> Value {
 trait Text {
     /// What it is called.
     const NAME: &'static str;
-    /// Bytes at most.
+    /// Characters at most.
     const MOST: u32;
     /// What it has to match, in RE2's syntax.
     const PATTERN: &'static str;
@@ -33,11 +33,16 @@ fn schema_of<T: Text>() -> Schema {
     let holds = format!("self.matches('{}')", T::PATTERN);
     json_schema!({
         "type": "string",
-        "minLength": 1,
         "maxLength": T::MOST,
         "x-kubernetes-validations": [rule(&holds, &format!("has to be {}", T::ACCEPTED))],
     })
 }
+
+/// Name of something in a place where rules would cost an API server too much. One that names nothing is found when the
+/// reference is followed.
+#[derive(serde::Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) struct Reference(#[schemars(length(min = 1, max = 253))] String);
 
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident: $most:literal, $pattern:literal, $accepted:literal;)*) => {$(

@@ -24,22 +24,13 @@ use super::{
     derive = "Default",
     derive = "PartialEq",
     doc = "Engines that are alike: same model, same engine, same KV block size.",
-    printcolumn(name = "Model", type_ = "string", json_path = ".spec.modelName"),
-    printcolumn(name = "Profile", type_ = "string", json_path = ".spec.profile"),
-    printcolumn(name = "Workers", type_ = "integer", json_path = ".status.workers"),
-    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyWorkers"),
-    printcolumn(
-        name = "Accepted",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Accepted\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason",
-        priority = 1
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Model", "type": "string", "jsonPath": ".spec.modelName"}"#,
+    printcolumn = r#"{"name": "Profile", "type": "string", "jsonPath": ".spec.profile"}"#,
+    printcolumn = r#"{"name": "Workers", "type": "integer", "jsonPath": ".status.workers"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "integer", "jsonPath": ".status.readyWorkers"}"#,
+    printcolumn = r#"{"name": "Accepted", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Accepted')].status"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Accepted')].reason", "priority": 1}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
