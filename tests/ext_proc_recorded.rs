@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf};
 use envoy_types::pb::envoy::service::ext_proc::v3::{ProcessingRequest, processing_request::Request};
 use kinference::{
     config::ExtProcConfig,
-    serve::ext_proc::{Effect, Event, Machine, Message, Modes, Reply, Sight},
+    serve::ext_proc::{Effect, Event, Machine, Message, Modes, Placed, Reply, Sight},
     types::{Outcome, Usage},
 };
 use prost::Message as _;
@@ -76,8 +76,13 @@ impl Run {
             match effect {
                 Effect::Decide(_, sight) => {
                     assert_ne!(sight, Sight::Unseen, "these streams show their bodies");
-                    let placed = Event::Placed(decisions::decision(), self.request_in.clone().into());
-                    machine = self.feed(machine, placed);
+                    let placed = Placed {
+                        decision: decisions::decision(),
+                        body: self.request_in.clone().into(),
+                        rewrite: None,
+                        client_model: None,
+                    };
+                    machine = self.feed(machine, Event::Placed(placed));
                 }
                 Effect::Reply(reply) => self.reply(reply),
                 Effect::FirstToken => self.first_tokens += 1,
@@ -98,7 +103,7 @@ impl Run {
                 self.request_out.extend_from_slice(&chunk.bytes);
                 self.ends.0 += usize::from(chunk.last);
             }
-            Reply::ResponseHeaders(_) => self.response_headers += 1,
+            Reply::ResponseHeaders { .. } => self.response_headers += 1,
             Reply::ResponseChunk(chunk) => {
                 self.response_out.extend_from_slice(&chunk.bytes);
                 self.ends.1 += usize::from(chunk.last);

@@ -22,6 +22,8 @@ pub struct Placement {
     pub streamed: bool,
     /// How the body has to change, if at all.
     pub rewrite: Option<Rewrite>,
+    /// The name that the client knows the model by, where the engine answers with another: the answer is made to name it.
+    pub client_model: Option<Arc<str>>,
     /// Until it has ended.
     live: Option<Live>,
 }
@@ -53,12 +55,14 @@ impl Placement {
             decided_at: Instant::now(),
             mock: pipeline.mock,
         };
-        Self { decision: Arc::new(decision), streamed: false, rewrite: None, live: Some(live) }
+        let mut placement = Self::unreserved(Arc::new(decision));
+        placement.live = Some(live);
+        placement
     }
 
     /// A decision that holds no load and tells nobody how it went: for tests of the front doors.
     pub fn unreserved(decision: Arc<Decision>) -> Self {
-        Self { decision, streamed: false, rewrite: None, live: None }
+        Self { decision, streamed: false, rewrite: None, client_model: None, live: None }
     }
 
     /// Keeps of the decision only the chosen candidate, for a holder of many placements.

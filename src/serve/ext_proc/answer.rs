@@ -2,7 +2,12 @@
 //!
 //! Invariant: what is found does not depend on where the body was cut into chunks.
 
-use super::{inbound::ResponseHead, sse::SseReader, tail::Tail, usage::Found};
+use super::{
+    inbound::{Media, ResponseHead},
+    sse::SseReader,
+    tail::Tail,
+    usage::Found,
+};
 use crate::types::Usage;
 
 enum Format {
@@ -34,13 +39,13 @@ pub struct Seen {
 impl Answer {
     /// A body with that head; `stored`: its id names it in later requests.
     pub fn new(head: &ResponseHead, stored: bool) -> Self {
-        let essence = head.content_type.split(';').next().unwrap_or_default().trim();
-        let streamed = essence == "text/event-stream";
-        let format = match essence {
+        let media = head.media();
+        let streamed = media == Media::Events;
+        let format = match media {
             _ if head.encoded => Format::Opaque,
-            _ if streamed => Format::Sse(SseReader::default()),
-            "application/json" => Format::Json(Tail::default()),
-            _ => Format::Opaque,
+            Media::Events => Format::Sse(SseReader::default()),
+            Media::Json => Format::Json(Tail::default()),
+            Media::Other => Format::Opaque,
         };
         let stored = stored && head.status < 400;
         Self { streamed, begun: false, stored, told: false, format, found: Found::default() }

@@ -16,6 +16,31 @@ pub enum Sight {
     Unseen,
 }
 
+/// Why a body goes on with another name of the model than it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrenamed {
+    /// The request's body comes after the decision, or never: the engine gets the client's name.
+    RequestUnseen,
+    /// The response's body is not shown to us.
+    ResponseUnseen,
+    /// The response has a content encoding.
+    ResponseEncoded,
+}
+
+impl Unrenamed {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::RequestUnseen, Self::ResponseUnseen, Self::ResponseEncoded];
+
+    /// As metrics and logs name it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::RequestUnseen => "request_unseen",
+            Self::ResponseUnseen => "response_unseen",
+            Self::ResponseEncoded => "response_encoded",
+        }
+    }
+}
+
 /// One thing to do.
 #[derive(Debug)]
 pub enum Effect {
@@ -37,6 +62,8 @@ pub enum Effect {
     MadeResponse(String),
     /// The response is over.
     Finish(Outcome, Option<Usage>),
+    /// A body keeps its name of the model.
+    Unrenamed(Unrenamed),
     /// End the stream once everything is sent.
     Close,
 }

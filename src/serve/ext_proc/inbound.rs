@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::{
 };
 
 use super::{head::Head, headers::Headers, metadata, names};
-use crate::config::ExtProcConfig;
+use crate::{config::ExtProcConfig, types::is_json};
 
 /// How a proxy sends a body and wants its chunks answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +98,17 @@ pub struct ResponseHead {
     pub served: Option<String>,
 }
 
+/// What a response's body is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// One JSON value.
+    Json,
+    /// Server-sent events.
+    Events,
+    /// Nothing that we read.
+    Other,
+}
+
 /// A message of the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -158,6 +169,16 @@ impl ResponseHead {
             encoded: encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")),
             last: message.end_of_stream,
             served: served.map(str::to_owned),
+        }
+    }
+
+    /// What its body is made of, under the content encoding if there is one.
+    pub fn media(&self) -> Media {
+        let essence = self.content_type.split(';').next().unwrap_or_default().trim();
+        match essence {
+            "text/event-stream" => Media::Events,
+            _ if is_json(essence) => Media::Json,
+            _ => Media::Other,
         }
     }
 }

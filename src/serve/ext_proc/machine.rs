@@ -2,18 +2,16 @@
 //!
 //! Invariant: no sequence of events panics; after an immediate answer nothing is answered.
 
-use std::{mem, sync::Arc};
-
-use bytes::Bytes;
+use std::mem;
 
 use super::{
     effect::Effect,
     inbound::{BodyMode, Message, Modes, ResponseHead},
-    reply::Reply,
-    request::{self, Request},
-    response::Response,
+    rename,
+    request::{self, Placed, Request},
+    response::{Known, Response},
 };
-use crate::types::{Api, Decision, Outcome, Rejection, RequestKind};
+use crate::types::{Api, Outcome, Rejection, RequestKind};
 
 /// What happens to a stream.
 #[derive(Debug)]
@@ -22,8 +20,8 @@ pub enum Event {
     Message(Message),
     /// No body came for a while after the headers.
     Quiet,
-    /// The request was decided; the bytes of its body that are held.
-    Placed(Arc<Decision>, Bytes),
+    /// The request was decided.
+    Placed(Placed),
     /// The request is turned away.
     Rejected(Rejection),
 }
@@ -48,11 +46,10 @@ pub struct Machine {
     modes: Modes,
     request: Request,
     response: Response,
-    /// The response's id names it in later requests.
-    stored: bool,
+    /// What the response will be read with.
+    known: Known,
     /// A sign of the request's body came.
     signed: bool,
-    decision: Option<Arc<Decision>>,
 }
 
 impl Machine {
@@ -67,11 +64,10 @@ impl Machine {
             Event::Message(message) => self.message(message),
             Event::Quiet => self.request(request::Event::Quiet),
             Event::Rejected(rejection) => self.request(request::Event::Rejected(rejection)),
-            Event::Placed(decision, body) => {
-                if self.explain {
-                    self.decision = Some(decision.clone());
-                }
-                self.request(request::Event::Placed(decision, body))
+            Event::Placed(placed) => {
+                self.known.decision = self.explain.then(|| placed.decision.clone());
+                self.known.client_model = placed.client_model.clone();
+                self.request(request::Event::Placed(placed))
             }
         };
         (self, effects)
@@ -97,7 +93,8 @@ impl Machine {
     fn message(&mut self, message: Message) -> Vec<Effect> {
         match message {
             Message::RequestHeaders { head, last } => {
-                self.stored = head.kind == RequestKind::Inference(Api::Responses);
+                self.known.stored = head.kind == RequestKind::Inference(Api::Responses);
+                self.known.inner = rename::inner(&head.kind);
                 self.request(request::Event::Headers(head, last))
             }
             Message::RequestBody(chunk) => {
@@ -113,9 +110,8 @@ impl Machine {
 
     fn response_headers(&mut self, head: ResponseHead) -> Vec<Effect> {
         let mut effects = self.request(request::Event::Overtaken);
-        let reply = Reply::ResponseHeaders(self.decision.take());
-        let stored = self.stored;
-        effects.extend(self.respond(|response, _| response.headers(head, reply, stored)));
+        let known = mem::take(&mut self.known);
+        effects.extend(self.respond(|response, mode| response.headers(head, known, mode)));
         effects
     }
 

@@ -12,6 +12,7 @@ mod machine; // a stream
 mod metadata; // metadata structs
 pub mod names; // header and metadata names
 mod reply; // answers, encoded
+mod rename; // a response's body, with the client's name for the model
 mod request; // the request's side
 mod response; // the response's side
 mod service; // the gRPC service
@@ -22,9 +23,11 @@ mod stats; // counters
 mod tail; // a bounded buffer
 mod usage; // token counts
 
-pub use effect::{Effect, Sight};
+pub use effect::{Effect, Sight, Unrenamed};
 pub use head::Head;
-pub use inbound::{BodyMode, Chunk, Message, Modes, ResponseHead};
+pub use inbound::{BodyMode, Chunk, Media, Message, Modes, ResponseHead};
 pub use machine::{Event, Machine, Wait};
-pub use reply::{CHUNK_BYTES, Edit, Reply};
+pub use rename::Renamer;
+pub use reply::{CHUNK_BYTES, Edit, NewBody, Reply};
+pub use request::Placed;
 pub use service::{Decide, ExtProc, Parts, deciding};

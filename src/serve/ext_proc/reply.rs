@@ -28,6 +28,17 @@ pub struct Edit {
     pub pick: Option<Picked>,
     /// Headers to remove.
     pub remove: Vec<&'static str>,
+    /// The body in place of the one that is answered.
+    pub body: Option<Bytes>,
+}
+
+/// What goes on in place of a response's body, or of the piece of it that is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBody {
+    /// The bytes; may be none.
+    pub bytes: Bytes,
+    /// They are all of it: its length is told.
+    pub whole: bool,
 }
 
 /// Where a request goes.
@@ -58,9 +69,14 @@ pub enum Reply {
     /// To the request's trailers; of an edit, only the metadata has effect.
     RequestTrailers(Edit),
     /// To the response's headers; a decision there is explained.
-    ResponseHeaders(Option<Arc<Decision>>),
+    ResponseHeaders {
+        /// What is explained.
+        decision: Option<Arc<Decision>>,
+        /// The body will have another length than they say, not known yet.
+        resized: bool,
+    },
     /// To a body that is not echoed.
-    ResponseBody,
+    ResponseBody(Option<NewBody>),
     /// A piece of the response's body, sent back.
     ResponseChunk(Chunk),
     /// To the response's trailers.
@@ -93,17 +109,25 @@ impl Reply {
             Self::RequestBody(edit) => {
                 (Response::RequestBody(BodyResponse { response: Some(edit.common()) }), edit.pick)
             }
-            Self::RequestChunk(chunk) => (Response::RequestBody(body(Some(chunk))), None),
+            Self::RequestChunk(chunk) => (Response::RequestBody(echo(chunk)), None),
             Self::RequestTrailers(edit) => {
                 (Response::RequestTrailers(TrailersResponse::default()), edit.pick)
             }
-            Self::ResponseHeaders(decision) => {
-                let mutation = decision
-                    .map(|decision| HeaderMutation { set_headers: explain(&decision), ..Default::default() });
+            Self::ResponseHeaders { decision, resized } => {
+                let changes = decision.is_some() || resized;
+                let mutation = changes.then(|| HeaderMutation {
+                    set_headers: decision.as_deref().map(explain).unwrap_or_default(),
+                    remove_headers: resized.then(|| names::CONTENT_LENGTH.to_owned()).into_iter().collect(),
+                });
                 (Response::ResponseHeaders(headers(mutation)), None)
             }
-            Self::ResponseBody => (Response::ResponseBody(body(None)), None),
-            Self::ResponseChunk(chunk) => (Response::ResponseBody(body(Some(chunk))), None),
+            Self::ResponseBody(new) => (
+                Response::ResponseBody(BodyResponse {
+                    response: new.map(NewBody::common).or_else(|| Some(CommonResponse::default())),
+                }),
+                None,
+            ),
+            Self::ResponseChunk(chunk) => (Response::ResponseBody(echo(chunk)), None),
             Self::ResponseTrailers => (Response::ResponseTrailers(TrailersResponse::default()), None),
             Self::Immediate(rejection, shape) => {
                 (Response::ImmediateResponse(immediate(&rejection, shape)), None)
@@ -126,13 +150,27 @@ impl Edit {
             [(names::DESTINATION, &pick.destination), (names::BACKEND, &pick.backend)]
                 .map(|(name, value)| set(name, value.clone().into_bytes()))
         });
-        let changes = self.pick.is_some() || !self.remove.is_empty();
+        let length = self.body.as_ref().map(length);
+        let changes = self.pick.is_some() || !self.remove.is_empty() || length.is_some();
         CommonResponse {
             header_mutation: changes.then(|| HeaderMutation {
-                set_headers: set_headers.collect(),
+                set_headers: set_headers.chain(length).collect(),
                 remove_headers: self.remove.iter().map(|name| (*name).to_owned()).collect(),
             }),
             clear_route_cache: self.pick.is_some(),
+            body_mutation: self.body.as_ref().map(instead),
+            ..Default::default()
+        }
+    }
+}
+
+impl NewBody {
+    fn common(self) -> CommonResponse {
+        let length = self.whole.then(|| length(&self.bytes));
+        CommonResponse {
+            header_mutation: length
+                .map(|length| HeaderMutation { set_headers: vec![length], ..Default::default() }),
+            body_mutation: Some(instead(&self.bytes)),
             ..Default::default()
         }
     }
@@ -142,15 +180,26 @@ fn headers(header_mutation: Option<HeaderMutation>) -> HeadersResponse {
     HeadersResponse { response: Some(CommonResponse { header_mutation, ..Default::default() }) }
 }
 
-fn body(echo: Option<Chunk>) -> BodyResponse {
-    let body_mutation = echo.map(|chunk| BodyMutation {
+fn echo(chunk: Chunk) -> BodyResponse {
+    let body_mutation = BodyMutation {
         mutation: Some(Mutation::StreamedResponse(StreamedBodyResponse {
             body: chunk.bytes.into(),
             end_of_stream: chunk.last,
             ..Default::default()
         })),
-    });
-    BodyResponse { response: Some(CommonResponse { body_mutation, ..Default::default() }) }
+    };
+    BodyResponse {
+        response: Some(CommonResponse { body_mutation: Some(body_mutation), ..Default::default() }),
+    }
+}
+
+fn instead(bytes: &Bytes) -> BodyMutation {
+    let mutation = if bytes.is_empty() { Mutation::ClearBody(true) } else { Mutation::Body(bytes.to_vec()) };
+    BodyMutation { mutation: Some(mutation) }
+}
+
+fn length(bytes: &Bytes) -> HeaderValueOption {
+    set(names::CONTENT_LENGTH, bytes.len().to_string().into_bytes())
 }
 
 fn immediate(rejection: &Rejection, shape: ErrorShape) -> ImmediateResponse {
@@ -234,7 +283,7 @@ mod tests {
     #[test]
     fn the_pick_is_in_header_and_metadata_alike() {
         let pick = Picked { destination: "1.2.3.4:80,5.6.7.8:80".into(), backend: names::backend("set") };
-        let edit = Edit { pick: Some(pick), remove: vec![names::DESTINATION] };
+        let edit = Edit { pick: Some(pick), remove: vec![names::DESTINATION], body: None };
         for reply in [Reply::RequestHeaders(edit.clone()), Reply::RequestBody(edit)] {
             let answer = reply.encode();
             let want =

@@ -1,19 +1,37 @@
 //! The request's side of a stream as a pure state machine: what is answered, when, and in which order.
 //!
-//! Invariant: headers are answered once. A body that is echoed comes back byte for byte, its end exactly once;
-//! one that is not is answered once a message. After a rejection nothing is answered.
+//! Invariant: headers are answered once. A body that is echoed comes back byte for byte but for its rewrite, its end
+//! exactly once; one that is not is answered once a message. After a rejection nothing is answered.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{
-    effect::{Effect, Sight},
+    effect::{Effect, Sight, Unrenamed},
     head::Head,
     inbound::{BodyMode, Chunk},
+    names,
     reply::{Edit, Reply, cut},
 };
-use crate::types::{Decision, ErrorKind, ErrorShape, Rejection};
+use crate::{
+    pipeline::Rewrite,
+    prompt::spliced,
+    types::{Decision, ErrorKind, ErrorShape, Rejection},
+};
+
+/// What was decided of a request.
+#[derive(Debug)]
+pub struct Placed {
+    /// Where it goes.
+    pub decision: Arc<Decision>,
+    /// The bytes of the body held so far.
+    pub body: Bytes,
+    /// How the body has to change: possible only where all of it is held.
+    pub rewrite: Option<Rewrite>,
+    /// The client's name for the model, where the engine knows it by another.
+    pub client_model: Option<Arc<str>>,
+}
 
 /// What happens to the request.
 #[derive(Debug)]
@@ -26,8 +44,8 @@ pub enum Event {
     Trailers,
     /// No body came for a while after the headers.
     Quiet,
-    /// It was decided; the bytes of the body held so far.
-    Placed(Arc<Decision>, Bytes),
+    /// It was decided.
+    Placed(Placed),
     /// It is turned away.
     Rejected(Rejection),
     /// The proxy answers the client itself.
@@ -61,6 +79,7 @@ pub struct Deciding {
     about: About,
     due: Due,
     ended: Ended,
+    sight: Sight,
     /// Bodies that came meanwhile and are to be answered one by one.
     owed: usize,
     /// Trailers came meanwhile.
@@ -122,9 +141,7 @@ impl Request {
             (Self::Receiving(head), Event::Quiet) if mode == BodyMode::Inferred => {
                 decide(head, Due::Headers, Ended::No, Sight::Unseen)
             }
-            (Self::Deciding(deciding), Event::Placed(decision, body)) => {
-                deciding.placed(&decision, body, mode)
-            }
+            (Self::Deciding(deciding), Event::Placed(placed)) => deciding.placed(placed, mode),
             (state, _) => (state, Vec::new()),
         }
     }
@@ -239,10 +256,23 @@ fn turn_away(rejection: Rejection, shape: ErrorShape) -> Step {
 }
 
 impl Deciding {
-    fn placed(self, decision: &Decision, body: Bytes, mode: BodyMode) -> Step {
-        let Self { about, due, ended, owed, trailers } = self;
-        let mut edit = Edit { pick: Some(decision.into()), remove: about.forged };
-        let mut effects = Vec::new();
+    fn placed(self, placed: Placed, mode: BodyMode) -> Step {
+        let Self { about, due, ended, sight, owed, trailers } = self;
+        let unrenamed = sight == Sight::Unseen && (placed.rewrite.is_some() || placed.client_model.is_some());
+        let mut effects: Vec<_> =
+            unrenamed.then_some(Effect::Unrenamed(Unrenamed::RequestUnseen)).into_iter().collect();
+        let mut edit = Edit { pick: Some((&*placed.decision).into()), remove: about.forged, body: None };
+        let mut body = placed.body;
+        if let Some(rewrite) = placed.rewrite.filter(|_| sight == Sight::Held) {
+            if matches!(rewrite, Rewrite::Whole(_)) {
+                edit.remove.push(names::CONTENT_ENCODING);
+            }
+            body = rewritten(&body, rewrite);
+            match due {
+                Due::Headers => edit.remove.push(names::CONTENT_LENGTH),
+                Due::Body | Due::Trailers => edit.body = Some(body.clone()),
+            }
+        }
         match due {
             Due::Headers => effects.push(Effect::Reply(Reply::RequestHeaders(std::mem::take(&mut edit)))),
             Due::Body => effects.push(Effect::Reply(Reply::RequestBody(std::mem::take(&mut edit)))),
@@ -260,6 +290,13 @@ impl Deciding {
     }
 }
 
+fn rewritten(body: &Bytes, rewrite: Rewrite) -> Bytes {
+    match rewrite {
+        Rewrite::Splices(splices) => spliced(body, &splices),
+        Rewrite::Whole(body) => body,
+    }
+}
+
 fn begin(head: Box<Head>, last: bool, mode: BodyMode) -> Step {
     if last {
         return decide(head, Due::Headers, Ended::AtHeaders, Sight::Nothing);
@@ -271,7 +308,7 @@ fn begin(head: Box<Head>, last: bool, mode: BodyMode) -> Step {
     let mut effects: Vec<_> = head.content_length.map(Effect::Expect).into_iter().collect();
     if !mode.echoes() {
         // The body comes only after this answer; the pick follows with the answer to the body.
-        let edit = Edit { pick: None, remove: head.forged.clone() };
+        let edit = Edit { remove: head.forged.clone(), ..Edit::default() };
         effects.push(Effect::Reply(Reply::RequestHeaders(edit)));
     }
     (Request::Receiving(head), effects)
@@ -279,7 +316,7 @@ fn begin(head: Box<Head>, last: bool, mode: BodyMode) -> Step {
 
 fn decide(head: Box<Head>, due: Due, ended: Ended, sight: Sight) -> Step {
     let about = About { shape: head.shape, forged: head.forged.clone() };
-    let deciding = Deciding { about, due, ended, owed: 0, trailers: false };
+    let deciding = Deciding { about, due, ended, sight, owed: 0, trailers: false };
     (Request::Deciding(deciding), vec![Effect::Decide(head, sight)])
 }
 

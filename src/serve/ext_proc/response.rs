@@ -1,14 +1,32 @@
-//! The response's side of a stream as a pure state machine: everything is answered, nothing is changed.
+//! The response's side of a stream as a pure state machine: everything is answered, nothing is changed but, where it is
+//! another one for the client, the model's name.
 //!
-//! Invariant: a response finishes at most once. A body that is echoed comes back byte for byte, its end once.
+//! Invariant: a response finishes at most once. A body that is echoed comes back byte for byte but for that name, its
+//! end once.
+
+use std::sync::Arc;
 
 use super::{
     answer::{Answer, Seen},
-    effect::Effect,
-    inbound::{BodyMode, Chunk, ResponseHead},
-    reply::{Reply, cut},
+    effect::{Effect, Unrenamed},
+    inbound::{BodyMode, Chunk, Media, ResponseHead},
+    rename::Renamer,
+    reply::{NewBody, Reply, cut},
 };
-use crate::types::Outcome;
+use crate::types::{Decision, Outcome};
+
+/// What its request tells of a response.
+#[derive(Default)]
+pub struct Known {
+    /// A decision to explain.
+    pub decision: Option<Arc<Decision>>,
+    /// The response's id names it in later requests.
+    pub stored: bool,
+    /// The client's name for the model, where the engine answers with another.
+    pub client_model: Option<Arc<str>>,
+    /// Which object of an event is the answer itself.
+    pub inner: Option<&'static str>,
+}
 
 /// Where the response is.
 #[derive(Default)]
@@ -22,6 +40,8 @@ pub enum Response {
         status: u16,
         /// What its body says.
         answer: Box<Answer>,
+        /// Gives the model its name again, where that changes.
+        renamer: Option<Box<Renamer>>,
     },
     /// Over; trailers may still be asked about.
     Over,
@@ -32,15 +52,22 @@ pub enum Response {
 type Step = (Response, Vec<Effect>);
 
 impl Response {
-    /// Its headers came; `reply` answers them, `stored` says whether its id names it in later requests.
-    pub fn headers(self, head: ResponseHead, reply: Reply, stored: bool) -> Step {
+    /// Its headers came.
+    pub fn headers(self, head: ResponseHead, known: Known, mode: BodyMode) -> Step {
         if !matches!(self, Self::Waiting) {
             return (self, Vec::new());
         }
-        let mut effects = vec![Effect::Reply(reply)];
-        let answer = Box::new(Answer::new(&head, stored));
+        let answer = Box::new(Answer::new(&head, known.stored));
+        let (renamer, unrenamed) = match renamer(&head, &known, mode) {
+            Ok(renamer) => (renamer.map(Box::new), None),
+            Err(why) => (None, Some(Effect::Unrenamed(why))),
+        };
+        // A body that comes in one piece tells its length itself.
+        let resized = renamer.is_some() && mode != BodyMode::Buffered;
+        let mut effects = vec![Effect::Reply(Reply::ResponseHeaders { decision: known.decision, resized })];
+        effects.extend(unrenamed);
         effects.extend(head.served.map(Effect::ServedBy));
-        let state = Self::Flowing { status: head.status, answer };
+        let state = Self::Flowing { status: head.status, answer, renamer };
         if head.last { state.finish(effects) } else { (state, effects) }
     }
 
@@ -49,15 +76,15 @@ impl Response {
         match self {
             // The proxy was told not to send its headers: there is nothing to learn, but it wants answers.
             Self::Waiting => Self::unknown().body(chunk, mode),
-            Self::Flowing { status, mut answer } => {
+            Self::Flowing { status, mut answer, mut renamer } => {
                 let mut effects = seen(answer.push(&chunk.bytes));
                 let last = chunk.last;
-                effects.extend(reply(chunk, mode));
-                let state = Self::Flowing { status, answer };
+                effects.extend(reply(chunk, renamer.as_deref_mut(), mode));
+                let state = Self::Flowing { status, answer, renamer };
                 if last { state.finish(effects) } else { (state, effects) }
             }
             state if mode.echoes() || matches!(state, Self::Closed) => (state, Vec::new()),
-            state => (state, vec![Effect::Reply(Reply::ResponseBody)]),
+            state => (state, vec![Effect::Reply(Reply::ResponseBody(None))]),
         }
     }
 
@@ -83,11 +110,11 @@ impl Response {
 
     fn unknown() -> Self {
         let head = ResponseHead { encoded: true, ..ResponseHead::default() };
-        Self::Flowing { status: head.status, answer: Box::new(Answer::new(&head, false)) }
+        Self::Flowing { status: head.status, answer: Box::new(Answer::new(&head, false)), renamer: None }
     }
 
     fn finish(self, mut effects: Vec<Effect>) -> Step {
-        if let Self::Flowing { status, mut answer } = self {
+        if let Self::Flowing { status, mut answer, .. } = self {
             let (last, usage) = answer.finish();
             effects.extend(seen(last));
             effects.push(Effect::Finish(outcome(status), usage));
@@ -101,11 +128,28 @@ fn seen(seen: Seen) -> Vec<Effect> {
     first.into_iter().chain(seen.stored.map(Effect::MadeResponse)).collect()
 }
 
-fn reply(chunk: Chunk, mode: BodyMode) -> Vec<Effect> {
-    if mode.echoes() {
-        return cut(chunk.bytes, chunk.last).map(|c| Effect::Reply(Reply::ResponseChunk(c))).collect();
+/// What gives the model its name again, if anything has to.
+fn renamer(head: &ResponseHead, known: &Known, mode: BodyMode) -> Result<Option<Renamer>, Unrenamed> {
+    let media = head.media();
+    let Some(name) = known.client_model.as_deref().filter(|_| !head.last && media != Media::Other) else {
+        return Ok(None);
+    };
+    match mode {
+        BodyMode::None => Err(Unrenamed::ResponseUnseen),
+        _ if head.encoded => Err(Unrenamed::ResponseEncoded),
+        _ => Ok(Renamer::new(name, known.inner, media)),
     }
-    vec![Effect::Reply(Reply::ResponseBody)]
+}
+
+fn reply(chunk: Chunk, renamer: Option<&mut Renamer>, mode: BodyMode) -> Vec<Effect> {
+    let new = renamer.map(|renamer| renamer.step(chunk.bytes.clone()));
+    if mode.echoes() {
+        let bytes = new.unwrap_or(chunk.bytes);
+        return cut(bytes, chunk.last).map(|c| Effect::Reply(Reply::ResponseChunk(c))).collect();
+    }
+    let new = new.filter(|new| *new != chunk.bytes);
+    let body = new.map(|bytes| NewBody { bytes, whole: mode == BodyMode::Buffered });
+    vec![Effect::Reply(Reply::ResponseBody(body))]
 }
 
 const fn outcome(status: u16) -> Outcome {

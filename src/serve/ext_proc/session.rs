@@ -15,6 +15,7 @@ use super::{
     inbound::{Message, Modes},
     machine::{Event, Machine, Wait},
     reply::Reply,
+    request::Placed,
     shared::Shared,
     stats::End,
 };
@@ -157,11 +158,15 @@ where
     fn decided(&mut self, result: Result<Placement, Rejection>) {
         self.deciding = None;
         match result {
-            Ok(placement) => {
-                let decision = placement.decision.clone();
+            Ok(mut placement) => {
+                let placed = Placed {
+                    decision: placement.decision.clone(),
+                    body: self.body.as_mut().map(Body::bytes).unwrap_or_default(),
+                    rewrite: placement.rewrite.take(),
+                    client_model: placement.client_model.take(),
+                };
                 self.placement = Some(placement);
-                let held = self.body.as_mut().map(Body::bytes).unwrap_or_default();
-                self.feed(Event::Placed(decision, held));
+                self.feed(Event::Placed(placed));
             }
             Err(rejection) => self.feed(Event::Rejected(rejection)),
         }
@@ -190,6 +195,10 @@ where
                     self.shared.stats.rejected(rejection.kind);
                 }
                 self.replies.push_back(reply);
+            }
+            Effect::Unrenamed(reason) => {
+                self.shared.stats.unrenamed(reason);
+                tracing::debug!(reason = reason.label(), "a body keeps its name of the model");
             }
             Effect::Abandon => (self.deciding, self.body) = (None, None),
             Effect::Close => {

@@ -1,16 +1,20 @@
-//! Server-sent events out of bytes that are cut anywhere: only their `data`, one event at a time.
+//! Server-sent events out of bytes that are cut anywhere: where their `data` is, and whole events of it.
 //!
 //! Invariant: what is reported does not depend on where the bytes were cut. An event is held in bounded memory.
 
+use std::ops::Range;
+
 use super::tail::Tail;
 
+const MARK: &[u8] = b"\xef\xbb\xbf";
 const FIELD: &[u8] = b"data:";
 
-/// Where in a line the reader is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Where in a line the scanner is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
+    /// Matching the byte order mark that a stream may begin with, that many bytes so far.
+    Mark(usize),
     /// Matching the field name, that many bytes so far.
-    #[default]
     LineStart,
     /// Inside the field name.
     Name(usize),
@@ -22,89 +26,138 @@ enum At {
     Skip,
 }
 
-/// Reads events piece by piece.
-#[derive(Debug, Default)]
-pub struct SseReader {
+/// A part of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A data line begins. Several of them make one value, joined by line feeds.
+    Line,
+    /// These of the bytes pushed are of a data line's value.
+    Value(Range<usize>),
+    /// A blank line: what data lines came before it are one event.
+    End,
+}
+
+/// Tells the parts of a stream piece by piece.
+#[derive(Debug)]
+pub struct SseScanner {
     at: At,
     /// The line before ended with CR: an LF now belongs to it.
     after_cr: bool,
-    /// The event so far, once it has a data line.
-    data: Option<Tail>,
 }
 
-impl SseReader {
-    /// Takes the next bytes and reports each event that they complete.
-    pub fn push(&mut self, mut bytes: &[u8], event: &mut impl FnMut(&Tail)) {
-        while let Some(&byte) = bytes.first() {
+impl Default for SseScanner {
+    fn default() -> Self {
+        Self { at: At::Mark(0), after_cr: false }
+    }
+}
+
+impl SseScanner {
+    /// Takes the next bytes and reports the parts in them.
+    pub fn push(&mut self, bytes: &[u8], part: &mut impl FnMut(Part)) {
+        let mut here = 0;
+        while let Some(&byte) = bytes.get(here) {
             if std::mem::take(&mut self.after_cr) && byte == b'\n' {
-                bytes = &bytes[1..];
+                here += 1;
                 continue;
             }
             if byte == b'\n' || byte == b'\r' {
                 self.after_cr = byte == b'\r';
-                self.end_line(event);
-                bytes = &bytes[1..];
+                self.end_line(part);
+                here += 1;
                 continue;
             }
-            bytes = &bytes[self.inside(bytes)..];
+            here += self.inside(bytes, here, part);
         }
     }
 
     /// The stream ended: an event without its blank line counts too.
-    pub fn finish(&mut self, event: &mut impl FnMut(&Tail)) {
+    pub fn finish(&mut self, part: &mut impl FnMut(Part)) {
         self.at = At::LineStart;
-        self.end_line(event);
+        self.end_line(part);
     }
 
     /// Takes bytes of one line, the first of which is no line end; answers how many.
-    fn inside(&mut self, bytes: &[u8]) -> usize {
+    fn inside(&mut self, bytes: &[u8], here: usize, part: &mut impl FnMut(Part)) -> usize {
+        let byte = bytes[here];
         let matched = match self.at {
-            At::LineStart => 0,
+            At::Mark(n) if MARK[n] == byte => {
+                self.at = if n + 1 == MARK.len() { At::LineStart } else { At::Mark(n + 1) };
+                return 1;
+            }
+            At::Mark(0) | At::LineStart => 0,
             At::Name(n) => n,
-            At::ValueStart if bytes[0] == b' ' => {
+            At::ValueStart if byte == b' ' => {
                 self.at = At::Value;
                 return 1;
             }
-            At::ValueStart | At::Value | At::Skip => return self.run(bytes),
+            At::ValueStart | At::Value | At::Mark(_) | At::Skip => return self.run(bytes, here, part),
         };
         self.at = match FIELD.get(matched) {
-            Some(want) if *want == bytes[0] && matched + 1 == FIELD.len() => {
-                self.open_line();
+            Some(want) if *want == byte && matched + 1 == FIELD.len() => {
+                part(Part::Line);
                 At::ValueStart
             }
-            Some(want) if *want == bytes[0] => At::Name(matched + 1),
+            Some(want) if *want == byte => At::Name(matched + 1),
             _ => At::Skip,
         };
         1
     }
 
     /// Takes the rest of the line, as far as it is here.
-    fn run(&mut self, bytes: &[u8]) -> usize {
-        let length = bytes.iter().position(|b| matches!(b, b'\n' | b'\r')).unwrap_or(bytes.len());
-        if self.at != At::Skip {
-            self.at = At::Value;
-            if let Some(data) = &mut self.data {
-                data.push(&bytes[..length]);
+    fn run(&mut self, bytes: &[u8], here: usize, part: &mut impl FnMut(Part)) -> usize {
+        let rest = &bytes[here..];
+        let length = rest.iter().position(|b| matches!(b, b'\n' | b'\r')).unwrap_or(rest.len());
+        self.at = match self.at {
+            At::ValueStart | At::Value => {
+                part(Part::Value(here..here + length));
+                At::Value
             }
-        }
+            _ => At::Skip,
+        };
         length
     }
 
-    /// Several data lines make one value, joined by line feeds.
-    fn open_line(&mut self) {
-        match &mut self.data {
-            Some(data) => data.push(b"\n"),
-            None => self.data = Some(Tail::default()),
-        }
-    }
-
-    fn end_line(&mut self, event: &mut impl FnMut(&Tail)) {
-        if self.at == At::LineStart
-            && let Some(data) = self.data.take()
-        {
-            event(&data);
+    fn end_line(&mut self, part: &mut impl FnMut(Part)) {
+        if self.at == At::LineStart {
+            part(Part::End);
         }
         self.at = At::LineStart;
+    }
+}
+
+/// Reads events piece by piece.
+#[derive(Debug, Default)]
+pub struct SseReader {
+    scanner: SseScanner,
+    /// The event so far, once it has a data line.
+    data: Option<Tail>,
+}
+
+impl SseReader {
+    /// Takes the next bytes and reports each event that they complete.
+    pub fn push(&mut self, bytes: &[u8], event: &mut impl FnMut(&Tail)) {
+        let data = &mut self.data;
+        self.scanner.push(bytes, &mut |part| collect(data, bytes, part, event));
+    }
+
+    /// The stream ended: an event without its blank line counts too.
+    pub fn finish(&mut self, event: &mut impl FnMut(&Tail)) {
+        let data = &mut self.data;
+        self.scanner.finish(&mut |part| collect(data, &[], part, event));
+    }
+}
+
+fn collect(data: &mut Option<Tail>, bytes: &[u8], part: Part, event: &mut impl FnMut(&Tail)) {
+    match (part, &mut *data) {
+        (Part::Line, Some(data)) => data.push(b"\n"),
+        (Part::Line, None) => *data = Some(Tail::default()),
+        (Part::Value(range), Some(data)) => data.push(&bytes[range]),
+        (Part::Value(_) | Part::End, None) => {}
+        (Part::End, Some(_)) => {
+            if let Some(data) = data.take() {
+                event(&data);
+            }
+        }
     }
 }
 
@@ -129,12 +182,13 @@ mod tests {
     fn events_as_the_standard_reads_them() {
         let stream = b": hi\nevent: x\ndata: one\n\ndata:two\ndata:  three\r\n\r\nid: 4\n\ndat: no\ndatax: no\n\rdata: [DONE]";
         assert_eq!(read(&[stream]), ["one", "two\n three", "[DONE]"]);
+        assert_eq!(read(&["\u{feff}data: one\n\n\u{feff}data: no\n\n".as_bytes()]), ["one"]);
     }
 
     proptest! {
         #[test]
         fn cuts_do_not_matter(
-            lines in prop::collection::vec(("(data:|data: |event:|: |)[a-z \u{e9}]{0,6}", "(\n|\r\n|\r)"), 0..12),
+            lines in prop::collection::vec(("(\u{feff})?(data:|data: |event:|: |)[a-z \u{e9}]{0,6}", "(\n|\r\n|\r)"), 0..12),
             cuts in prop::collection::vec(0usize..120, 0..8),
         ) {
             let text: String = lines.into_iter().map(|(line, end)| line + &end).collect();

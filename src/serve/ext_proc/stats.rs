@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, IntGauge};
 
-use super::inbound::Message;
+use super::{effect::Unrenamed, inbound::Message};
 use crate::{observe::Metrics, types::ErrorKind};
 
 /// How a stream ended.
@@ -46,6 +46,7 @@ pub struct Stats {
     ends: [IntCounter; End::ALL.len()],
     rejections: [IntCounter; ErrorKind::ALL.len()],
     messages: [IntCounter; MESSAGES.len()],
+    unrenamed: [IntCounter; Unrenamed::ALL.len()],
     open: IntGauge,
 }
 
@@ -64,11 +65,17 @@ impl Stats {
             "Messages received from proxies.",
             &["message"],
         );
+        let unrenamed = metrics.counters(
+            "kinference_ext_proc_unrenamed_total",
+            "Bodies that went on with another name of the model than they should have.",
+            &["reason"],
+        );
         let open = metrics.gauges("kinference_ext_proc_streams_open", "Streams open now.", &[]);
         Self {
             ends: End::ALL.map(|end| ends.with_label_values(&[end.label()])),
             rejections: ErrorKind::ALL.map(|kind| rejections.with_label_values(&[kind.label()])),
             messages: MESSAGES.map(|name| messages.with_label_values(&[name])),
+            unrenamed: Unrenamed::ALL.map(|reason| unrenamed.with_label_values(&[reason.label()])),
             open: open.with_label_values::<&str>(&[]),
         }
     }
@@ -87,6 +94,11 @@ impl Stats {
     /// A request was turned away.
     pub fn rejected(&self, kind: ErrorKind) {
         self.rejections[kind as usize].inc();
+    }
+
+    /// A body kept its name of the model.
+    pub fn unrenamed(&self, reason: Unrenamed) {
+        self.unrenamed[reason as usize].inc();
     }
 
     /// A message came.
@@ -111,6 +123,7 @@ mod tests {
     fn labels_sit_where_they_are_counted() {
         assert!(End::ALL.iter().enumerate().all(|(i, end)| *end as usize == i));
         assert!(ErrorKind::ALL.iter().enumerate().all(|(i, kind)| *kind as usize == i));
+        assert!(Unrenamed::ALL.iter().enumerate().all(|(i, reason)| *reason as usize == i));
         let metrics = Metrics::new();
         let stats = Stats::new(&metrics);
         stats.began();

@@ -1,16 +1,21 @@
 //! The whole stream: each mode's order of answers, and properties over any order of messages.
 
+mod rename;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
     serve::ext_proc::{
-        effect::Sight,
+        effect::{Sight, Unrenamed},
         head::Head,
         inbound::Chunk,
-        reply::{CHUNK_BYTES, Edit},
+        reply::{CHUNK_BYTES, Edit, Reply},
     },
-    types::{Candidate, ErrorKind, ErrorShape, Overlap, Prediction, WorkerId},
+    types::{Candidate, Decision, ErrorKind, ErrorShape, Overlap, Prediction, WorkerId},
 };
 
 fn decision() -> Arc<Decision> {
@@ -34,6 +39,10 @@ fn decision() -> Arc<Decision> {
         degraded: vec![],
         replicated: false,
     })
+}
+
+fn placed(held: Vec<u8>) -> Placed {
+    Placed { decision: decision(), body: held.into(), rewrite: None, client_model: None }
 }
 
 fn head(kind: RequestKind) -> Box<Head> {
@@ -72,12 +81,21 @@ struct Loop {
     replies: Vec<Reply>,
     finished: Vec<Outcome>,
     closed: bool,
+    unrenamed: Vec<Unrenamed>,
 }
 
 impl Loop {
     fn new(request: BodyMode, response: BodyMode) -> Self {
         let machine = Machine::new(Modes { request, response }, false);
-        Self { machine, held: vec![], pending: None, replies: vec![], finished: vec![], closed: false }
+        Self {
+            machine,
+            held: vec![],
+            pending: None,
+            replies: vec![],
+            finished: vec![],
+            closed: false,
+            unrenamed: vec![],
+        }
     }
 
     fn feed(&mut self, event: Event) {
@@ -94,6 +112,7 @@ impl Loop {
                 Effect::Abandon => self.pending = None,
                 Effect::Finish(outcome, _) => self.finished.push(outcome),
                 Effect::Close => self.closed = true,
+                Effect::Unrenamed(reason) => self.unrenamed.push(reason),
                 Effect::Expect(_) | Effect::FirstToken | Effect::ServedBy(_) | Effect::MadeResponse(_) => {}
             }
         }
@@ -106,7 +125,7 @@ impl Loop {
 
     fn place(&mut self) -> &mut Self {
         if self.pending.take().is_some() {
-            self.feed(Event::Placed(decision(), Bytes::from(self.held.clone())));
+            self.feed(Event::Placed(placed(self.held.clone())));
         }
         self
     }
@@ -123,8 +142,8 @@ impl Loop {
             Reply::RequestBody(edit) => pick("body", edit),
             Reply::RequestTrailers(edit) => pick("trailers", edit),
             Reply::RequestChunk(chunk) => piece("chunk", chunk),
-            Reply::ResponseHeaders(_) => "r-headers".into(),
-            Reply::ResponseBody => "r-body".into(),
+            Reply::ResponseHeaders { .. } => "r-headers".into(),
+            Reply::ResponseBody(new) => if new.is_some() { "r-body-new" } else { "r-body" }.into(),
             Reply::ResponseChunk(chunk) => piece("r-chunk", chunk),
             Reply::ResponseTrailers => "r-trailers".into(),
             Reply::Immediate(rejection, _) => rejection.kind.label().into(),
@@ -352,10 +371,11 @@ proptest! {
         }
         let count = |is: fn(&Reply) -> bool| it.replies.iter().filter(|reply| is(reply)).count();
         prop_assert!(count(|r| matches!(r, Reply::RequestHeaders(_))) <= 1);
-        prop_assert!(count(|r| matches!(r, Reply::ResponseHeaders(_))) <= 1);
+        let response_headers = count(|r| matches!(r, Reply::ResponseHeaders { .. }));
+        prop_assert!(response_headers <= 1);
         prop_assert!(count(|r| matches!(r, Reply::RequestTrailers(_))) <= 1);
         prop_assert!(count(|r| matches!(r, Reply::RequestBody(_))) <= bodies_in.1);
-        prop_assert!(count(|r| matches!(r, Reply::ResponseBody)) <= response_bodies_in.1);
+        prop_assert!(count(|r| matches!(r, Reply::ResponseBody(None))) <= response_bodies_in.1);
         let immediates = count(|r| matches!(r, Reply::Immediate(..)));
         prop_assert!(immediates <= 1);
         prop_assert_eq!(immediates == 1, it.closed);
