@@ -14,6 +14,6 @@ mod tokenize;
 
 pub use body::{Body, BodyBudget};
 pub use encoding::{DecodeError, decoded};
-pub use rename::{Splice, name_model, spliced, spliced_len};
+pub use rename::{Splice, ask_usage, joined, name_model, spliced, spliced_len};
 pub use request::{ParsedRequest, Prompts, named_model, parse};
 pub use tokenize::{LocalModel, TokenizeError, TokenizeTarget, Tokenizers, http_client};

@@ -1,4 +1,5 @@
-//! Has a JSON body name another model, byte for byte the same elsewhere. Offsets in bytes of the body as it came.
+//! Has a JSON body name another model, or ask for usage, byte for byte the same elsewhere. Offsets in bytes of the body
+//! as it came.
 //!
 //! Invariant: splices are in ascending order and do not overlap; spliced, the body names that model and no other.
 
@@ -6,8 +7,8 @@ use std::{fmt, ops::Range};
 
 use bytes::{Bytes, BytesMut};
 use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+    Deserializer,
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -23,25 +24,44 @@ pub struct Splice {
 /// What makes a body name that model. Every top-level `model` is changed: which of several counts is its reader's choice.
 /// Empty: it names it. `None`: it is no JSON object.
 pub fn name_model(body: &[u8], model: &str) -> Option<Vec<Splice>> {
-    let text = std::str::from_utf8(body).ok()?;
-    let json = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let top: Top<'_> = serde_json::from_str(json).ok()?;
     let value = serde_json::to_string(model).ok()?;
-    if top.models.is_empty() {
-        let inside = text.find('{')? + 1;
-        let comma = if top.is_empty { "" } else { "," };
-        let replacement = format!("\"model\":{value}{comma}").into();
-        return Some(vec![Splice { range: inside..inside, replacement }]);
+    let named = |raw: &str| serde_json::from_str::<String>(raw).is_ok_and(|name| name == model);
+    set(body, json(body)?, Setting { key: "model", value }, named)
+}
+
+/// What makes a body ask for the usage of the streamed answer that it asks for. Other stream options stay. Empty: it asks
+/// for it, or for no streamed answer. `None`: it is no JSON object.
+pub fn ask_usage(body: &[u8]) -> Option<Vec<Splice>> {
+    const INSIDE: &str = "include_usage";
+    let found = Found::read(json(body)?, &["stream", "stream_options"])?;
+    // Readers take the last one of several.
+    let stream = found.values.iter().rfind(|(key, _)| *key == 0);
+    if stream.is_none_or(|(_, raw)| raw.get() != "true") {
+        return Some(Vec::new());
     }
-    let replacement = Bytes::from(value);
-    let named = |raw: &&RawValue| serde_json::from_str::<String>(raw.get()).is_ok_and(|name| name == model);
-    let others = top.models.into_iter().filter(|raw| !named(raw));
-    let at = |raw: &RawValue| {
-        // The value is a part of the body.
-        let start = raw.get().as_ptr().addr() - body.as_ptr().addr();
-        start..start + raw.get().len()
-    };
-    Some(others.map(|raw| Splice { range: at(raw), replacement: replacement.clone() }).collect())
+    let mut splices = Vec::new();
+    let mut options = found.values.iter().filter(|(key, _)| *key == 1).map(|(_, raw)| raw.get()).peekable();
+    if options.peek().is_none() {
+        let setting = Setting { key: "stream_options", value: format!("{{\"{INSIDE}\":true}}") };
+        return set(body, json(body)?, setting, |_| false);
+    }
+    for raw in options {
+        if raw.starts_with('{') {
+            let setting = Setting { key: INSIDE, value: "true".to_owned() };
+            splices.extend(set(body, raw, setting, |raw| raw == "true")?);
+        } else {
+            let replacement = format!("{{\"{INSIDE}\":true}}").into();
+            splices.push(Splice { range: range(body, raw), replacement });
+        }
+    }
+    Some(splices)
+}
+
+/// Both changes of one body, which change different fields.
+pub fn joined(mut splices: Vec<Splice>, others: Vec<Splice>) -> Vec<Splice> {
+    splices.extend(others);
+    splices.sort_by_key(|splice| splice.range.start);
+    splices
 }
 
 /// The body with the splices applied.
@@ -64,38 +84,85 @@ pub fn spliced_len(len: usize, splices: &[Splice]) -> usize {
     len - replaced + added
 }
 
-/// The top level of an object.
-struct Top<'a> {
-    models: Vec<&'a RawValue>,
+/// A field and its value, as JSON.
+struct Setting {
+    key: &'static str,
+    value: String,
+}
+
+/// What sets a field of an object, which is a part of the body, wherever `is_set` does not hold of its value.
+fn set(body: &[u8], object: &str, setting: Setting, is_set: impl Fn(&str) -> bool) -> Option<Vec<Splice>> {
+    let Setting { key, value } = setting;
+    let found = Found::read(object, &[key])?;
+    if found.values.is_empty() {
+        let inside = range(body, object).start + object.find('{')? + 1;
+        let comma = if found.is_empty { "" } else { "," };
+        let replacement = format!("\"{key}\":{value}{comma}").into();
+        return Some(vec![Splice { range: inside..inside, replacement }]);
+    }
+    let replacement = Bytes::from(value);
+    let values = found.values.into_iter().map(|(_, raw)| raw.get());
+    let others = values.filter(|raw| !is_set(raw));
+    Some(others.map(|raw| Splice { range: range(body, raw), replacement: replacement.clone() }).collect())
+}
+
+/// The body as a JSON text, without its byte order mark.
+fn json(body: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(body).ok()?;
+    Some(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// Where in the body a part of it is.
+fn range(body: &[u8], part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - body.as_ptr().addr();
+    start..start + part.len()
+}
+
+/// What the top level of an object has under some keys.
+struct Found<'a> {
+    /// Which of the keys, and its value.
+    values: Vec<(usize, &'a RawValue)>,
     is_empty: bool,
 }
 
-impl<'de> Deserialize<'de> for Top<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(TopVisitor)
+impl<'a> Found<'a> {
+    fn read(object: &'a str, keys: &[&str]) -> Option<Self> {
+        let mut deserializer = serde_json::Deserializer::from_str(object);
+        let found = Keys(keys).deserialize(&mut deserializer).ok()?;
+        deserializer.end().ok()?;
+        Some(found)
     }
 }
 
-struct TopVisitor;
+struct Keys<'k>(&'k [&'k str]);
 
-impl<'de> Visitor<'de> for TopVisitor {
-    type Value = Top<'de>;
+impl<'de> DeserializeSeed<'de> for Keys<'_> {
+    type Value = Found<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found<'de>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Keys<'_> {
+    type Value = Found<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
-        let mut top = Top { models: Vec::new(), is_empty: true };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<'de>, A::Error> {
+        let mut found = Found { values: Vec::new(), is_empty: true };
         while let Some(key) = map.next_key::<String>()? {
-            top.is_empty = false;
-            if key == "model" {
-                top.models.push(map.next_value()?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
+            found.is_empty = false;
+            match self.0.iter().position(|wanted| *wanted == key) {
+                Some(at) => found.values.push((at, map.next_value()?)),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
             }
         }
-        Ok(top)
+        Ok(found)
     }
 }
 
@@ -131,6 +198,39 @@ mod tests {
             assert_eq!(renamed(not_an_object, "b"), None, "{not_an_object}");
         }
         assert_eq!(name_model(b"\xff{}", "b"), None);
+    }
+
+    #[test]
+    fn a_streamed_answer_is_asked_to_tell_its_usage() {
+        let table = [
+            (r#"{"stream":true}"#, r#"{"stream_options":{"include_usage":true},"stream":true}"#),
+            (
+                "\u{feff}{ \"stream\" : true, \"stream_options\": { \"x\" : 1e3 }}",
+                "\u{feff}{ \"stream\" : true, \"stream_options\": {\"include_usage\":true, \"x\" : 1e3 }}",
+            ),
+            (
+                r#"{"stream_options":{"include_usage":false,"include_usage":true},"stream":true,"stream_options":null}"#,
+                r#"{"stream_options":{"include_usage":true,"include_usage":true},"stream":true,"stream_options":{"include_usage":true}}"#,
+            ),
+            (
+                r#"{"stream":true,"stream_options":{}}"#,
+                r#"{"stream":true,"stream_options":{"include_usage":true}}"#,
+            ),
+            (r#"{"stream":true,"stream":false}"#, r#"{"stream":true,"stream":false}"#),
+            (r#"{"x":{"stream":true}}"#, r#"{"x":{"stream":true}}"#),
+            ("{}", "{}"),
+        ];
+        for (body, want) in table {
+            let splices = ask_usage(body.as_bytes()).unwrap();
+            assert_eq!(spliced(body.as_bytes(), &splices), want, "{body}");
+            let both = joined(name_model(body.as_bytes(), "b").unwrap(), splices);
+            let (out, want) = (spliced(body.as_bytes(), &both), renamed(want, "b").unwrap());
+            let [out, want] = [&out[..], want.as_bytes()].map(|json| {
+                serde_json::from_slice::<Value>(json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json))
+            });
+            assert_eq!(out.unwrap(), want.unwrap(), "{body}");
+        }
+        assert_eq!(ask_usage(b"[]"), None);
     }
 
     fn value() -> impl Strategy<Value = Value> {
