@@ -18,6 +18,7 @@ mod native;
 mod outages;
 #[path = "../../examples/pick/proxy.rs"]
 mod proxy;
+mod renames;
 mod stack;
 #[path = "../../examples/pick/usage.rs"]
 mod usage;

@@ -228,10 +228,16 @@ pub struct Envoy {
 
 impl Envoy {
     pub async fn start(sample: &str, router: &Router, engines: &[Engine]) -> Option<Self> {
+        let engines: Vec<_> = engines.iter().map(|engine| engine.http.as_str()).collect();
+        Self::launch(&adapted(sample, &router.grpc, &engines)).await
+    }
+
+    /// With that configuration, `adapted` or more.
+    pub async fn launch(text: &str) -> Option<Self> {
         let binary = envoy()?;
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("envoy.yaml");
-        fs::write(&config, adapted(sample, router, engines)).unwrap();
+        fs::write(&config, text).unwrap();
         let admin_file = dir.path().join("admin");
         let child = Command::new(binary)
             .args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "error", "-c"])
@@ -283,7 +289,7 @@ impl Envoy {
 }
 
 /// A shipped configuration with this test's addresses in place of the sample's.
-fn adapted(sample: &str, router: &Router, engines: &[Engine]) -> String {
+pub fn adapted(sample: &str, grpc: &str, engines: &[&str]) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("envoy").join(sample);
     let mut text = fs::read_to_string(path).unwrap();
     let mut swap = |from: u16, to: &str| {
@@ -293,12 +299,12 @@ fn adapted(sample: &str, router: &Router, engines: &[Engine]) -> String {
     };
     swap(9901, "0");
     swap(10000, "0");
-    swap(9002, router.grpc.rsplit(':').next().unwrap());
+    swap(9002, grpc.rsplit(':').next().unwrap());
     if !["duplex.yaml", "original-dst.yaml"].contains(&sample) {
         for (i, port) in (8000..8003).enumerate() {
             // A sample has three engines; a smaller test names its last one again.
             let engine = engines.get(i).or(engines.last()).unwrap();
-            swap(port, engine.http.rsplit(':').next().unwrap());
+            swap(port, engine.rsplit(':').next().unwrap());
         }
     }
     text.replace("0.0.0.0", "127.0.0.1")
