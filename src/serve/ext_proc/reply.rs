@@ -280,21 +280,53 @@ mod tests {
         }
     }
 
+    fn common(reply: Reply) -> CommonResponse {
+        match reply.encode().response {
+            Some(Response::RequestHeaders(headers) | Response::ResponseHeaders(headers)) => headers.response,
+            Some(Response::RequestBody(body) | Response::ResponseBody(body)) => body.response,
+            other => panic!("{other:?}"),
+        }
+        .unwrap()
+    }
+
+    #[test]
+    fn a_new_body_tells_its_length_where_it_is_all_there() {
+        let new =
+            |bytes, whole| Reply::ResponseBody(Some(NewBody { bytes: Bytes::from_static(bytes), whole }));
+        let edit = Edit { body: Some(Bytes::from_static(b"abc")), ..Edit::default() };
+        let table = [
+            (Reply::RequestBody(edit), Some(Mutation::Body(b"abc".to_vec())), Some("3")),
+            (new(b"abcd", true), Some(Mutation::Body(b"abcd".to_vec())), Some("4")),
+            (new(b"abcd", false), Some(Mutation::Body(b"abcd".to_vec())), None),
+            (new(b"", false), Some(Mutation::ClearBody(true)), None),
+            (Reply::ResponseBody(None), None, None),
+            (Reply::RequestBody(Edit::default()), None, None),
+        ];
+        for (reply, body, length) in table {
+            let told = format!("{reply:?}");
+            let common = common(reply);
+            assert_eq!(common.body_mutation.and_then(|new| new.mutation), body, "{told}");
+            let sent = common.header_mutation.map(|headers| headers.set_headers).unwrap_or_default();
+            let want: Vec<_> = length
+                .map(|length| set(names::CONTENT_LENGTH, length.as_bytes().to_vec()))
+                .into_iter()
+                .collect();
+            assert_eq!(sent, want, "{told}");
+        }
+        let headers = |resized| common(Reply::ResponseHeaders { decision: None, resized }).header_mutation;
+        assert_eq!(headers(true).unwrap().remove_headers, [names::CONTENT_LENGTH]);
+        assert_eq!(headers(false), None);
+    }
+
     #[test]
     fn the_pick_is_in_header_and_metadata_alike() {
         let pick = Picked { destination: "1.2.3.4:80,5.6.7.8:80".into(), backend: names::backend("set") };
         let edit = Edit { pick: Some(pick), remove: vec![names::DESTINATION], body: None };
         for reply in [Reply::RequestHeaders(edit.clone()), Reply::RequestBody(edit)] {
-            let answer = reply.encode();
             let want =
                 metadata::nested(names::LB_NAMESPACE, names::DESTINATION, "1.2.3.4:80,5.6.7.8:80".into());
-            assert_eq!(answer.dynamic_metadata, Some(want));
-            let common = match answer.response {
-                Some(Response::RequestHeaders(headers)) => headers.response,
-                Some(Response::RequestBody(body)) => body.response,
-                other => panic!("{other:?}"),
-            };
-            let common = common.unwrap();
+            assert_eq!(reply.clone().encode().dynamic_metadata, Some(want));
+            let common = common(reply);
             assert!(common.clear_route_cache);
             let mutation = common.header_mutation.unwrap();
             assert_eq!(mutation.remove_headers, [names::DESTINATION]);
