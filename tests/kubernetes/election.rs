@@ -327,6 +327,7 @@ async fn a_status_is_written_over_what_others_do() {
     sets.patch("x", &PatchParams::default(), &label).await.unwrap();
     desk.say(&old, wanted("me", 2));
     let (set, status) = workers(2).await;
+    assert!(metrics.render().contains("status_errors_total{kind=\"conflict\",verb=\"patch\"} 1\n"));
     assert_eq!((&status.conditions[0].last_transition_time, set.labels()["a"].as_str()), (&since, "b"));
 
     // What is said already is not written.

@@ -1,6 +1,6 @@
 //! A TCP proxy before an API server, that a test can cut or stall: what a network partition looks like from one side.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -10,7 +10,11 @@ use tokio::{
     },
     sync::watch,
     task::JoinSet,
+    time::sleep,
 };
+
+/// After a stall, between what passes: so that a server acts on a request before it sees that its sender has given up.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// What becomes of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +78,17 @@ async fn carry(client: TcpStream, to: SocketAddr, mut state: watch::Receiver<Lin
 
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<Link>) {
     let mut buffer = vec![0; 16 * 1024];
+    let mut slow = false;
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        slow |= *state.borrow() == Link::Stalled;
         if state.wait_for(|link| *link != Link::Stalled).await.is_err() {
             return;
         }
         if to.write_all(&buffer[..n]).await.is_err() {
             return;
+        }
+        if slow {
+            sleep(LINGER).await;
         }
     }
 }

@@ -145,7 +145,7 @@ impl World {
     /// Takes a while; in a partition very long, or for ever.
     fn travel(&mut self, replica: usize, event: Event) {
         let wait = match self.replicas[replica].reachable {
-            true if self.now >= FAULTS => self.rng.random_range(1..50),
+            true if self.now >= FAULTS || self.rng.random_bool(0.7) => self.rng.random_range(1..50),
             true => self.rng.random_range(1..1_500),
             false if self.rng.random_bool(0.5) => return,
             false => self.rng.random_range(1_000..40_000),
