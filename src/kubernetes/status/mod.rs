@@ -144,7 +144,10 @@ impl Writer {
         let limit = permit.deadline.map_or(limit, |deadline| deadline.min(limit));
         let wrote = self.patch(job, limit).await;
         let reread = match &wrote {
-            Err(error) if error.failure == Failure::Conflict => Some(self.get(job, limit).await),
+            Err(error) if error.failure == Failure::Conflict => {
+                self.trouble.routine(error);
+                Some(self.get(job, limit).await)
+            }
             _ => None,
         };
         drop(permit);
