@@ -1,18 +1,22 @@
 //! A real API server as these tests use it: namespaces of their own, clients through proxies, and its end and return.
 
 use std::{
+    fmt::Debug,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command},
 };
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
-    Api, Client, Config,
-    api::PostParams,
+    Api, Client, Config, Resource,
+    api::{ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
+use serde::de::DeserializeOwned;
 
 use crate::{apiserver::ApiServer, eventually, proxy::Proxy};
 
@@ -22,6 +26,16 @@ pub async fn namespace(client: &Client) -> String {
     namespace.metadata.name = Some(format!("kinference-test-{:016x}", rand::random::<u64>()));
     let made = Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await;
     made.unwrap().metadata.name.unwrap()
+}
+
+/// Makes the API server serve a kind, and waits until it does.
+pub async fn install<K>(client: &Client, definition: &CustomResourceDefinition)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    Api::all(client.clone()).create(&PostParams::default(), definition).await.unwrap();
+    let kind: Api<K> = Api::all(client.clone());
+    eventually("the kind is served", async || kind.list(&ListParams::default()).await.ok()).await;
 }
 
 /// A client of its own behind a proxy of its own.

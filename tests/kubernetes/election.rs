@@ -16,7 +16,7 @@ use kinference::{
 };
 use kube::{
     Api, Client, CustomResourceExt, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -225,11 +225,10 @@ fn wanted(writer: &str, workers: u32) -> Wanted {
 async fn writes_of_two_leaders_never_interleave() {
     let Some(cluster) = ApiServer::start() else { return };
     let client = cluster.client().await;
-    Api::all(client.clone()).create(&PostParams::default(), &InferenceWorkerSet::crd()).await.unwrap();
+    cluster::install::<InferenceWorkerSet>(&client, &InferenceWorkerSet::crd()).await;
     let namespace = cluster::namespace(&client).await;
     free_lease(&client, &namespace).await;
     let sets: Api<InferenceWorkerSet> = Api::namespaced(client.clone(), &namespace);
-    eventually("the kind is served", async || sets.list(&Default::default()).await.ok()).await;
     for name in ["x", "y"] {
         sets.create(&PostParams::default(), &worker_set(name)).await.unwrap();
     }
@@ -238,7 +237,7 @@ async fn writes_of_two_leaders_never_interleave() {
     let mut said = 0;
     let mut say = async |replicas: &[Replica]| {
         said += 1;
-        for set in sets.list(&Default::default()).await.unwrap() {
+        for set in sets.list(&ListParams::default()).await.unwrap() {
             let writer = set.status.as_ref().and_then(|status| status.conditions.first());
             if let Some(writer) = writer {
                 let seen = (set.name_any(), writer.message.clone());
@@ -298,10 +297,9 @@ async fn writes_of_two_leaders_never_interleave() {
 async fn a_status_is_written_over_what_others_do() {
     let Some(cluster) = ApiServer::start() else { return };
     let client = cluster.client().await;
-    Api::all(client.clone()).create(&PostParams::default(), &InferenceWorkerSet::crd()).await.unwrap();
+    cluster::install::<InferenceWorkerSet>(&client, &InferenceWorkerSet::crd()).await;
     let namespace = cluster::namespace(&client).await;
     let sets: Api<InferenceWorkerSet> = Api::namespaced(client.clone(), &namespace);
-    eventually("the kind is served", async || sets.list(&Default::default()).await.ok()).await;
     let old = sets.create(&PostParams::default(), &worker_set("x")).await.unwrap();
     let metrics = Metrics::new();
     let (leadership, _run, _release) =

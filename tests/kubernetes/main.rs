@@ -7,6 +7,7 @@ mod apiserver;
 mod cluster;
 mod election;
 mod fake;
+mod kinds;
 mod proxy;
 mod watch_outages;
 mod watches;
