@@ -9,6 +9,8 @@ mod election;
 mod fake;
 mod kinds;
 mod proxy;
+mod replica;
+mod statuses;
 mod watch_outages;
 mod watches;
 
