@@ -64,6 +64,8 @@ struct Entry {
     differs: bool,
     due: Instant,
     backoff: Backoff,
+    /// How the last write failed.
+    failing: Option<&'static str>,
 }
 
 impl Entry {
@@ -121,11 +123,11 @@ impl Book {
         let generation = object.meta().generation;
         let target = Target::of::<K>(object.meta().namespace.as_deref()).status();
         let before = self.entries.remove(&key).filter(|entry| entry.present.uid == present.uid);
-        let (due, backoff) = match before {
-            Some(entry) => (entry.due, entry.backoff),
-            None => (Instant::now(), Backoff::new(RETRY, StdRng::from_rng(&mut self.rng))),
+        let (due, backoff, failing) = match before {
+            Some(entry) => (entry.due, entry.backoff, entry.failing),
+            None => (Instant::now(), Backoff::new(RETRY, StdRng::from_rng(&mut self.rng)), None),
         };
-        let mut entry = Entry { target, present, wanted, generation, differs: false, due, backoff };
+        let mut entry = Entry { target, present, wanted, generation, differs: false, due, backoff, failing };
         entry.compare();
         self.entries.insert(key, entry);
     }
@@ -154,14 +156,14 @@ impl Book {
         }
     }
 
-    /// A write was done: this is the object now.
-    pub(super) fn wrote(&mut self, job: &Job, present: Present, now: Instant) {
-        if let Some(entry) = self.entry_of(job) {
-            entry.present = present;
-            entry.due = now + PACE;
-            entry.backoff.reset();
-            entry.compare();
-        }
+    /// A write was done: this is the object now. Whether that was the last of them to fail.
+    pub(super) fn wrote(&mut self, job: &Job, present: Present, now: Instant) -> bool {
+        let Some(entry) = self.entry_of(job) else { return false };
+        entry.present = present;
+        entry.due = now + PACE;
+        entry.backoff.reset();
+        entry.compare();
+        entry.failing.take().is_some() && self.entries.values().all(|entry| entry.failing.is_none())
     }
 
     /// A write failed because the object has changed, and this is it.
@@ -177,14 +179,20 @@ impl Book {
         }
     }
 
-    /// A write failed.
-    pub(super) fn failed(&mut self, job: &Job, failure: &Failure, now: Instant) {
+    /// A write failed. Whether that is news: none of its kind fails in this way already.
+    pub(super) fn failed(&mut self, job: &Job, failure: &Failure, now: Instant) -> bool {
+        // An object that was deleted meanwhile is none.
         if *failure == Failure::NotFound {
-            return self.gone(job);
+            self.gone(job);
+            return false;
         }
-        if let Some(entry) = self.entry_of(job) {
-            entry.due = now + entry.backoff.pause();
-        }
+        let label = Some(failure.label());
+        let mut alike = self.entries.values().filter(|entry| entry.target == job.target);
+        let known = alike.any(|entry| entry.failing == label);
+        let Some(entry) = self.entry_of(job) else { return false };
+        entry.due = now + entry.backoff.pause();
+        entry.failing = label;
+        !known
     }
 
     fn gone(&mut self, job: &Job) {

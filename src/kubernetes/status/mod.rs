@@ -30,7 +30,7 @@ pub use merge::{Verdict, Wanted};
 use self::book::{Book, Job, Key, Next, Present};
 use super::{
     failure::{ApiError, Failure, Verb},
-    instruments::{Errors, Trouble},
+    instruments::Errors,
     lease::Leadership,
 };
 use crate::observe::Metrics;
@@ -67,7 +67,7 @@ impl StatusDesk {
             shared: shared.clone(),
             client,
             leadership,
-            trouble: Trouble::new(errors, "a status can't be written"),
+            errors,
             pending: metrics
                 .gauges(
                     "kinference_kubernetes_statuses_pending",
@@ -100,7 +100,7 @@ struct Writer {
     shared: Arc<Shared>,
     client: Client,
     leadership: Leadership,
-    trouble: Trouble,
+    errors: Errors,
     pending: IntGauge,
     writes: IntCounterVec,
 }
@@ -138,14 +138,14 @@ impl Writer {
     }
 
     /// Whether it was for us to write.
-    async fn write(&mut self, job: &Job) -> bool {
+    async fn write(&self, job: &Job) -> bool {
         let Some(permit) = self.leadership.permit() else { return false };
         let limit = Instant::now() + PATIENCE;
         let limit = permit.deadline.map_or(limit, |deadline| deadline.min(limit));
         let wrote = self.patch(job, limit).await;
         let reread = match &wrote {
             Err(error) if error.failure == Failure::Conflict => {
-                self.trouble.routine(error);
+                self.errors.count(error);
                 Some(self.get(job, limit).await)
             }
             _ => None,
@@ -155,23 +155,22 @@ impl Writer {
         true
     }
 
-    fn settle(&mut self, job: &Job, reread: bool, came: Result<Present, ApiError>) {
+    fn settle(&self, job: &Job, reread: bool, came: Result<Present, ApiError>) {
         let mut book = self.shared.book.lock();
         let now = Instant::now();
         match came {
             Ok(present) if reread => book.reread(job, present, now),
             Ok(present) => {
                 self.writes.with_label_values(&[] as &[&str]).inc();
-                self.trouble.note(None);
-                book.wrote(job, present, now);
+                if book.wrote(job, present, now) {
+                    tracing::info!("statuses are written again");
+                }
             }
             Err(error) => {
-                // An object that was deleted meanwhile is none.
-                match error.failure {
-                    Failure::NotFound => self.trouble.routine(&error),
-                    _ => self.trouble.note(Some(&error)),
+                self.errors.count(&error);
+                if book.failed(job, &error.failure, now) {
+                    tracing::warn!(name = job.key.name, %error, "a status can't be written; there may be more");
                 }
-                book.failed(job, &error.failure, now);
             }
         }
     }

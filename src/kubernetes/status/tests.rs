@@ -104,10 +104,10 @@ async fn one_that_fails_does_not_keep_others() {
     book.say(&object("a", 1, json!({})), wanted(1));
     let first = job(&book, now);
     book.say(&object("b", 1, json!({})), wanted(1));
-    book.failed(&first, &Failure::Forbidden("403".into()), now);
+    assert!(book.failed(&first, &Failure::Forbidden("403".into()), now));
     let other = job(&book, now);
     assert_eq!(other.key.name, "b");
-    book.wrote(&other, applied(&other, 2), now);
+    assert!(!book.wrote(&other, applied(&other, 2), now));
     let wait = due(&book, now) - now;
     assert!(wait <= Duration::from_millis(200) && wait >= Duration::from_millis(100), "{wait:?}");
 }
@@ -128,4 +128,20 @@ async fn what_is_gone_is_forgotten() {
     book.say(&it, wanted(1));
     book.forget(&Key::of(&it));
     assert_eq!(book.pending(), 0);
+}
+
+/// The log hears of a failure once, however many objects have it and however often.
+#[tokio::test(start_paused = true)]
+async fn only_new_failures_are_news() {
+    let (mut book, now) = (book(), Instant::now());
+    book.say(&object("a", 1, json!({})), wanted(1));
+    let a = job(&book, now);
+    assert!(book.failed(&a, &Failure::TimedOut, now));
+    book.say(&object("b", 1, json!({})), wanted(1));
+    let b = job(&book, now);
+    assert!(!book.failed(&b, &Failure::TimedOut, now));
+    assert!(!book.failed(&a, &Failure::TimedOut, now));
+    assert!(book.failed(&a, &Failure::Forbidden("403".into()), now));
+    assert!(!book.wrote(&b, applied(&b, 2), now), "the other fails still");
+    assert!(book.wrote(&a, applied(&a, 2), now));
 }

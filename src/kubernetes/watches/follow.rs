@@ -46,14 +46,16 @@ enum Next {
 }
 
 impl Next {
-    /// After a failure. Only an answer that says so makes a version worthless: through all else we resume where we were.
+    /// After a failure. Only an answer that says so, or none that can be read, makes a version worthless: through all else
+    /// we resume where we were.
     fn after(self, failure: &Failure) -> Self {
         match (self, failure) {
             // A list so long that its pages expire under way is asked for whole.
             (Self::List { .. }, Failure::Expired) => Self::List { paged: false },
-            (Self::Watch { .. }, Failure::Expired | Failure::NotServed | Failure::Invalid(_)) => {
-                Self::List { paged: true }
-            }
+            (
+                Self::Watch { .. },
+                Failure::Expired | Failure::NotServed | Failure::Invalid(_) | Failure::Unreadable(_),
+            ) => Self::List { paged: true },
             (next, _) => next,
         }
     }
