@@ -44,8 +44,8 @@ pub struct WorkerView {
     pub kv_events: KvState,
     /// The engine sleeps.
     pub asleep: bool,
-    /// It is shutting down.
-    pub terminating: bool,
+    /// Whether discovery says that it takes requests.
+    pub availability: Availability,
     /// It keeps failing.
     pub failing: bool,
     /// Its load.
@@ -100,7 +100,7 @@ impl Roster {
             models: member.model_names(),
             engine: cards.as_ref().and_then(|cards| cards.first().map(|card| card.owned_by.clone())),
             asleep: status.asleep.load(Ordering::Relaxed),
-            terminating: worker.availability == Availability::Terminating,
+            availability: worker.availability,
             failing: member.failing(),
             degraded: lacks.map(Degradation::label).collect(),
             kv_events,

@@ -17,7 +17,7 @@ use axum::{
 };
 use kinference::{
     config::{Profile, Topology},
-    fleet::{Availability, KvSource, MISSED_POLLS_TO_FAIL, Member, Status, Worker, WorkerSet},
+    fleet::{Availability, KvSource, MISSED_POLLS_TO_FAIL, Member, Worker, WorkerSet},
     ingest::{models::ModelsPoller, scrape::Scraper},
     load::{Freshness, LoadTable, LoadView},
     observe::Metrics,
@@ -95,7 +95,7 @@ impl Site {
         let metrics = Metrics::new();
         let load = LoadTable::new(Duration::from_secs(60), &metrics);
         let member =
-            Arc::new(Member { worker: worker(address, urls), generation: 1, status: Status::default() });
+            Arc::new(Member { worker: worker(address, urls), generation: 1, status: Arc::default() });
         let mut site = Self { engine, member, load, metrics, server: JoinSet::new(), loops: JoinSet::new() };
         site.serve(listener);
         site

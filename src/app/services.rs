@@ -57,8 +57,7 @@ impl App {
     pub(super) fn services(&mut self, tasks: &mut Tasks, stop: &CancellationToken) -> Services {
         let (ext_proc, picker) = self.front_doors();
         let fleet = Fleet::new(self.roster(), stop.clone());
-        let sets = self.config.workersets.iter().map(|set| set.name.as_str().into()).collect();
-        let endpoints = Endpoints::new((self.registry.clone(), sets), &self.metrics, stop.clone());
+        let endpoints = Endpoints::new(self.registry.clone(), &self.metrics, stop.clone());
         let (picks, views, assignments) = (picker.clone(), fleet.clone(), endpoints.clone());
         tasks.spawn(async move { ("expiry of picks", never(picks.run_expiry().await)) });
         tasks.spawn(async move { ("fleet view", never(views.run().await)) });

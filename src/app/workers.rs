@@ -84,7 +84,7 @@ impl WorkerTasks {
                 models.run(polled).await;
             }),
         ];
-        if worker.set.profile.tokenize_mode != TokenizeMode::Render {
+        if worker.set.profile.tokenize_mode != TokenizeMode::Render && !worker.model_name.is_empty() {
             let (tokenizers, model) = (self.tokenizers.clone(), worker.model_name.clone());
             handles.push(tasks.spawn(async move { tokenizers.warm(&model).await }));
         }

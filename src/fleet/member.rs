@@ -7,7 +7,8 @@ use std::sync::{
 
 use super::{MISSED_POLLS_TO_FAIL, ModelCard, Status, Worker};
 
-/// A worker from the moment it was discovered until it leaves or its description changes.
+/// A worker from the moment it was discovered until it leaves or becomes another engine. What else is said of it may
+/// change meanwhile: then there is a new `Member` with the same generation and the same status.
 #[derive(Debug)]
 pub struct Member {
     /// What discovery said.
@@ -15,7 +16,7 @@ pub struct Member {
     /// Never used twice in a process: fences everything that belongs to an earlier life.
     pub generation: u64,
     /// What is known of it now.
-    pub status: Status,
+    pub status: Arc<Status>,
 }
 
 /// How a worker serves a model: what routing needs of its card, cheap enough to be asked for on every pick.
@@ -35,12 +36,21 @@ impl From<&ModelCard> for Served {
 }
 
 impl Member {
+    /// The base model: the configured one, else the first that the worker says it serves.
+    pub fn model(&self) -> Option<Arc<str>> {
+        if !self.worker.model_name.is_empty() {
+            return Some(self.worker.model_name.clone());
+        }
+        let cards = self.status.models.load();
+        cards.as_ref()?.iter().find(|card| card.parent.is_none()).map(|card| card.id.clone())
+    }
+
     /// How the worker serves `model`, if it does: from `/v1/models`, until it has answered from the
     /// configured model name.
     pub fn serves(&self, model: &str) -> Option<Served> {
         match self.status.models.load().as_ref() {
             Some(cards) => cards.iter().find(|card| &*card.id == model).map(Served::from),
-            None => (&*self.worker.model_name == model).then(Served::default),
+            None => self.model().is_some_and(|own| &*own == model).then(Served::default),
         }
     }
 
@@ -57,7 +67,7 @@ impl Member {
     pub fn model_names(&self) -> Vec<Arc<str>> {
         match self.status.models.load().as_ref() {
             Some(cards) => cards.iter().map(|card| card.id.clone()).collect(),
-            None => vec![self.worker.model_name.clone()],
+            None => self.model().into_iter().collect(),
         }
     }
 }

@@ -11,7 +11,7 @@ mod worker;
 
 pub use member::{Member, Served};
 pub use readiness::{Readiness, readiness};
-pub use registry::{FleetEvent, IdTaken, Registry, Snapshot, diff};
+pub use registry::{Described, FleetEvent, IdTaken, Registry, Snapshot, diff};
 pub use status::{FAILURES_TO_FAIL, KvState, MISSED_POLLS_TO_FAIL, ModelCard, Status};
 pub use worker::{Availability, KvSockets, KvSource, Worker, WorkerSet};
 

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Member, Status, Worker};
+use super::{Member, Worker};
 use crate::types::WorkerId;
 
 /// All members by id. Cheap to clone.
@@ -21,10 +21,21 @@ pub type Snapshot = Arc<BTreeMap<WorkerId, Arc<Member>>>;
 /// One change of membership.
 #[derive(Clone, Debug)]
 pub enum FleetEvent {
-    /// A new worker, or an altered one after its old self was removed.
+    /// A new worker, or another engine after the old one was removed.
     Added(Arc<Member>),
-    /// Gone, or about to be added anew because its description changed.
+    /// Gone, or about to be added anew because it is another engine now.
     Removed(Arc<Member>),
+}
+
+/// How far discovery is with the worker sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// Those whose members it has told, be it that there are none.
+    pub sets: BTreeSet<Arc<str>>,
+    /// Those that exist and whose members it has not told yet.
+    pub awaited: BTreeSet<Arc<str>>,
+    /// Whether there may be others that it has not come upon yet.
+    pub more: bool,
 }
 
 /// A worker set that may not join, because an id is taken.
@@ -42,8 +53,8 @@ pub struct IdTaken {
 /// The registry of workers.
 pub struct Registry {
     snapshot: ArcSwap<BTreeMap<WorkerId, Arc<Member>>>,
-    /// The worker sets that were described so far. Its lock makes writers wait for each other.
-    described: Mutex<BTreeSet<Arc<str>>>,
+    /// Its lock makes writers wait for each other.
+    described: Mutex<Described>,
     generations: AtomicU64,
     changed: watch::Sender<u64>,
 }
@@ -70,18 +81,34 @@ impl Registry {
         self.snapshot.load().get(&id).cloned()
     }
 
-    /// The worker sets whose members discovery has told, be it that there are none.
-    pub fn described(&self) -> BTreeSet<Arc<str>> {
+    /// How far discovery is with the worker sets.
+    pub fn described(&self) -> Described {
         self.described.lock().clone()
     }
 
-    /// Wakes at every change of membership; compare snapshots with [`diff`] to learn what changed.
+    /// There is a worker set of that name; its members are told later.
+    pub fn await_set(&self, set: &Arc<str>) {
+        let mut described = self.described.lock();
+        if !described.sets.contains(set) && described.awaited.insert(set.clone()) {
+            self.changed.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Whether there may be worker sets that nobody has named yet.
+    pub fn await_more(&self, more: bool) {
+        let mut described = self.described.lock();
+        if std::mem::replace(&mut described.more, more) != more {
+            self.changed.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Wakes at every change; compare snapshots with [`diff`] to learn who joined and left.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Makes `workers` the members of worker set `set`: others of that set leave, equal ones stay as
-    /// they are, altered ones are replaced by a new generation.
+    /// Makes `workers` the members of worker set `set`: others of that set leave, the same engines stay who they are,
+    /// with what is said of them now, and other engines are a new generation. Tells who joined and left.
     ///
     /// # Errors
     /// An id that another set has; then nothing changes.
@@ -99,30 +126,53 @@ impl Registry {
                 return Err(IdTaken { set: set.into(), what, taken_by: other.worker.set.name.to_string() });
             }
             names.insert(worker.name.clone(), worker.id);
-            let member = match old.get(&worker.id) {
-                Some(member) if member.worker == worker => member.clone(),
-                _ => Arc::new(Member {
-                    worker,
-                    generation: self.generations.fetch_add(1, Ordering::Relaxed),
-                    status: Status::default(),
-                }),
-            };
+            let member = self.member(old.get(&worker.id), worker);
             new.insert(member.worker.id, member);
         }
-        if !described.contains(set) {
-            described.insert(set.into());
+        described.awaited.remove(set);
+        let first_told = described.sets.insert(set.into());
+        Ok(self.swap(&old, new, first_told))
+    }
+
+    /// Ends worker set `set`: its members leave, and it is not described any more.
+    pub fn remove_set(&self, set: &str) -> Vec<FleetEvent> {
+        let mut described = self.described.lock();
+        let known = described.awaited.remove(set) | described.sets.remove(set);
+        let old = self.snapshot.load_full();
+        let others = old.iter().filter(|(_, m)| &*m.worker.set.name != set);
+        self.swap(&old, others.map(|(id, m)| (*id, m.clone())).collect(), known)
+    }
+
+    fn member(&self, before: Option<&Arc<Member>>, worker: Worker) -> Arc<Member> {
+        match before {
+            Some(member) if member.worker == worker => member.clone(),
+            Some(member) if member.worker.is_same_engine(&worker) => {
+                Arc::new(Member { worker, generation: member.generation, status: member.status.clone() })
+            }
+            _ => Arc::new(Member {
+                worker,
+                generation: self.generations.fetch_add(1, Ordering::Relaxed),
+                status: Arc::default(),
+            }),
         }
-        let events = diff(&old, &new);
-        if !events.is_empty() {
+    }
+
+    /// Makes `new` the members, and wakes watchers if that, or something else, is a change.
+    fn swap(&self, old: &Snapshot, new: BTreeMap<WorkerId, Arc<Member>>, changed: bool) -> Vec<FleetEvent> {
+        let events = diff(old, &new);
+        let same = old.len() == new.len() && old.values().zip(new.values()).all(|(a, b)| Arc::ptr_eq(a, b));
+        if !same {
             self.snapshot.store(Arc::new(new));
+        }
+        if changed || !same {
             self.changed.send_modify(|version| *version += 1);
         }
-        Ok(events)
+        events
     }
 }
 
-/// What changed between two snapshots: removals first, then additions; by generation, so that an altered
-/// worker is both.
+/// What changed between two snapshots: removals first, then additions; by generation, so that
+/// another engine under an old id is both.
 pub fn diff(old: &BTreeMap<WorkerId, Arc<Member>>, new: &BTreeMap<WorkerId, Arc<Member>>) -> Vec<FleetEvent> {
     let same = |side: &BTreeMap<WorkerId, Arc<Member>>, m: &Arc<Member>| {
         side.get(&m.worker.id).is_some_and(|other| other.generation == m.generation)

@@ -63,6 +63,84 @@ fn a_set_is_replaced_without_touching_what_is_equal() {
 }
 
 #[test]
+fn what_does_not_make_another_engine_changes_in_place() {
+    let (registry, a) = (Registry::default(), set("a"));
+    registry.replace_set("a", vec![worker(&a, 1, 1), worker(&a, 2, 1)]).unwrap();
+    let before = registry.get(WorkerId(1)).unwrap();
+    let untouched = registry.get(WorkerId(2)).unwrap();
+    before.status.kv.store(Arc::new(KvState::Synced));
+    let mut watcher = registry.watch();
+    let rendered = WorkerSet { render_url: Some("http://r".into()), ..WorkerSet::clone(&a) };
+    let zone = Topology { availability_zone: Some("z".into()), ..Topology::default() };
+    let changes = [
+        Worker { availability: Availability::NotReady, ..worker(&a, 1, 1) },
+        Worker { topology: zone, ..worker(&a, 1, 1) },
+        worker(&Arc::new(rendered), 1, 1),
+    ];
+    for changed in changes {
+        let events = registry.replace_set("a", vec![changed.clone(), worker(&a, 2, 1)]).unwrap();
+        assert_eq!(shown(&events), [""; 0]);
+        assert!(watcher.has_changed().unwrap(), "{changed:?}");
+        watcher.mark_unchanged();
+        let now = registry.get(WorkerId(1)).unwrap();
+        assert_eq!((now.generation, &now.worker), (before.generation, &changed));
+        assert!(Arc::ptr_eq(&now.status, &before.status));
+        assert!(Arc::ptr_eq(&registry.get(WorkerId(2)).unwrap(), &untouched));
+    }
+    let others = [
+        Worker { model_name: "x".into(), ..worker(&a, 1, 1) },
+        Worker { kv: KvSource::Engine, ..worker(&a, 1, 1) },
+        Worker { http_url: Some("http://a".into()), ..worker(&a, 1, 1) },
+        Worker { metrics_url: Some("http://a".into()), ..worker(&a, 1, 1) },
+        Worker { name: "x".into(), ..worker(&a, 1, 1) },
+        worker(&a, 1, 2),
+        worker(&Arc::new(WorkerSet { kv_block_size: 32, ..WorkerSet::clone(&a) }), 1, 2),
+    ];
+    for other in others {
+        let events = registry.replace_set("a", vec![other, worker(&a, 2, 1)]).unwrap();
+        assert_eq!(shown(&events), ["-1", "+1"]);
+    }
+}
+
+#[test]
+fn a_set_is_awaited_until_it_is_told_and_gone_once_it_is_removed() {
+    let (registry, a) = (Registry::default(), set("a"));
+    registry.await_more(true);
+    registry.await_set(&a.name);
+    let awaited = registry.described();
+    assert!(awaited.more && awaited.sets.is_empty() && awaited.awaited.contains("a"));
+    let mut watcher = registry.watch();
+    registry.replace_set("a", vec![]).unwrap();
+    assert!(watcher.has_changed().unwrap(), "told as empty");
+    registry.await_set(&a.name);
+    registry.await_more(false);
+    let told = registry.described();
+    assert!(!told.more && told.sets.contains("a") && told.awaited.is_empty());
+    registry.replace_set("a", vec![worker(&a, 1, 1)]).unwrap();
+    watcher.mark_unchanged();
+    assert_eq!(shown(&registry.remove_set("a")), ["-1"]);
+    assert!(watcher.has_changed().unwrap());
+    assert_eq!(registry.described(), Described::default());
+    watcher.mark_unchanged();
+    assert!(registry.remove_set("a").is_empty() && !watcher.has_changed().unwrap());
+}
+
+#[test]
+fn a_model_that_is_not_configured_is_learned() {
+    let unnamed = Worker { model_name: "".into(), ..worker(&set("a"), 1, 1) };
+    let member = Member { worker: unnamed, generation: 1, status: Arc::default() };
+    assert!(member.model().is_none() && member.model_names().is_empty() && member.serves("").is_none());
+    let card = |id: &str, parent: Option<&str>| ModelCard {
+        id: id.into(),
+        parent: parent.map(Arc::from),
+        max_model_len: None,
+        owned_by: "vllm".into(),
+    };
+    member.status.models.store(Some(Arc::new(vec![card("lora", Some("m")), card("m", None)])));
+    assert_eq!(member.model().as_deref(), Some("m"));
+}
+
+#[test]
 fn watchers_wake_at_changes_only() {
     let (registry, a) = (Registry::default(), set("a"));
     let mut watcher = registry.watch();
@@ -94,7 +172,7 @@ fn failing_needs_responses_in_a_row_or_all_polls() {
     let member = |metrics_url, http_url| Member {
         worker: Worker { metrics_url, http_url, ..worker(&set("a"), 1, 1) },
         generation: 1,
-        status: Status::default(),
+        status: Arc::default(),
     };
     let both = member(url(), url());
     let status = &both.status;
@@ -119,7 +197,7 @@ fn failing_needs_responses_in_a_row_or_all_polls() {
 
 #[test]
 fn a_member_serves_its_configured_model_until_it_says_otherwise() {
-    let member = Member { worker: worker(&set("a"), 1, 1), generation: 1, status: Status::default() };
+    let member = Member { worker: worker(&set("a"), 1, 1), generation: 1, status: Arc::default() };
     assert!(member.serves("m").is_some() && member.serves("x").is_none());
     assert_eq!(member.model_names(), ["m".into()]);
     let card = |id: &str, parent: Option<&str>| ModelCard {

@@ -29,7 +29,7 @@ pub struct Worker {
     pub name: Arc<str>,
     /// The set that it belongs to.
     pub set: Arc<WorkerSet>,
-    /// The model of its configuration; what it serves until `/v1/models` has answered.
+    /// The model of its configuration; what it serves until `/v1/models` has answered. Empty: not known until then.
     pub model_name: Arc<str>,
     /// Where it tells of its KV cache.
     pub kv: KvSource,
@@ -43,6 +43,22 @@ pub struct Worker {
     pub topology: Topology,
     /// Whether discovery says that it takes requests.
     pub availability: Availability,
+}
+
+impl Worker {
+    /// Whether `other` describes the same engine, reached in the same way: then what is known of one holds for the
+    /// other. Where it runs, whether it takes requests and how its set is routed may differ.
+    pub fn is_same_engine(&self, other: &Self) -> bool {
+        let set = |worker: &Self| (worker.set.name.clone(), worker.set.kv_block_size);
+        let urls = |worker: &Self| (worker.metrics_url.clone(), worker.http_url.clone());
+        self.id == other.id
+            && self.name == other.name
+            && set(self) == set(other)
+            && self.model_name == other.model_name
+            && self.kv == other.kv
+            && urls(self) == urls(other)
+            && self.endpoint == other.endpoint
+    }
 }
 
 /// Whether a worker takes requests, as far as discovery knows.

@@ -91,7 +91,7 @@ impl Scraper {
                 if member.status.missed_scrapes.swap(0, Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL {
                     tracing::info!(worker = %member.worker.name, "metrics can be scraped again");
                 }
-                let scraped = parse(&String::from_utf8_lossy(&body), &member.worker.model_name);
+                let scraped = parse(&String::from_utf8_lossy(&body), member.model().as_deref());
                 self.take(member, (scraped, memory));
                 true
             }
@@ -110,8 +110,8 @@ impl Scraper {
         let Some(scraped) = scraped else {
             self.results.with_label_values(&["no_series"]).inc();
             if !std::mem::replace(&mut memory.silent, true) {
-                let (worker, model) = (&member.worker.name, &member.worker.model_name);
-                tracing::warn!(%worker, %model, "the engine's metrics have no load of this model_name");
+                let (worker, model) = (&member.worker.name, member.model());
+                tracing::warn!(%worker, ?model, "the engine's metrics have no load of this model_name");
             }
             return;
         };

@@ -139,7 +139,7 @@ fn pick_one(
     let profile = &leader.worker.set.profile;
     let mut state = pipeline.pickers.get(&profile.name)?.lock();
     let replicate = prompts.on(&leader.worker).and_then(|held| {
-        let window = state.hot.entry(leader.worker.model_name.clone()).or_default();
+        let window = state.hot.entry(leader.model().unwrap_or_default()).or_default();
         let hot = window.observe(&held.keys, profile.picker.replication_threshold_pct);
         replica(&profile.picker, &profile.predictor, candidates, hot)
     });

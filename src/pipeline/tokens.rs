@@ -21,7 +21,7 @@ use super::{Pipeline, Subject};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GroupKey<'a> {
     profile: &'a str,
-    model: &'a str,
+    model: Arc<str>,
     adapter: Option<Arc<str>>,
     render_url: Option<&'a str>,
 }
@@ -119,7 +119,7 @@ fn group_of<'a>(member: &'a Member, model: &str) -> GroupKey<'a> {
     let set = &member.worker.set;
     GroupKey {
         profile: &set.profile.name,
-        model: &member.worker.model_name,
+        model: member.model().unwrap_or_default(),
         adapter: member.serves(model).and_then(|served| served.adapter),
         render_url: set.render_url.as_deref(),
     }
@@ -137,7 +137,7 @@ fn target(key: &GroupKey<'_>, members: &[&Arc<Member>], turn: usize) -> Tokenize
     let first = &members[0].worker;
     TokenizeTarget {
         mode: first.set.profile.tokenize_mode,
-        model: first.model_name.clone(),
+        model: key.model.clone(),
         lora_name: key.adapter.clone(),
         http_url: (!urls.is_empty()).then(|| urls[turn % urls.len()].clone()),
         render_url: key.render_url.map(str::to_owned),

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use kinference::{
     cache::CacheIndex,
     config::{Profile, Topology},
-    fleet::{Availability, KvSource, KvState, Member, Status, Worker, WorkerSet},
+    fleet::{Availability, KvSource, KvState, Member, Worker, WorkerSet},
     ingest::kv::{self, Follower, KvMetrics},
     observe::Metrics,
     types::WorkerId,
@@ -70,7 +70,7 @@ impl Router {
             topology: Topology::default(),
             availability: Availability::Ready,
         };
-        let member = Arc::new(Member { worker, generation: 1, status: Status::default() });
+        let member = Arc::new(Member { worker, generation: 1, status: Arc::default() });
         let metrics = Metrics::new();
         let index = CacheIndex::new(&metrics);
         let mut task = JoinSet::new();

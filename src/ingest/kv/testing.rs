@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     config::{Profile, Topology},
-    fleet::{Availability, KvSource, Member, Status, Worker, WorkerSet},
+    fleet::{Availability, KvSource, Member, Worker, WorkerSet},
     types::WorkerId,
 };
 
@@ -28,5 +28,5 @@ pub fn member() -> Arc<Member> {
         topology: Topology::default(),
         availability: Availability::Ready,
     };
-    Arc::new(Member { worker, generation: 1, status: Status::default() })
+    Arc::new(Member { worker, generation: 1, status: Arc::default() })
 }

@@ -41,9 +41,9 @@ impl Sample<'_> {
     }
 }
 
-/// Reads Prometheus text for the worker that serves `model`. `None` without a number of running or waiting
+/// Reads Prometheus text for the worker that serves `model`, or of whatever model there is. `None` without a number of running or waiting
 /// requests: then the load is not known.
-pub fn parse(text: &str, model: &str) -> Option<Scraped> {
+pub fn parse(text: &str, model: Option<&str>) -> Option<Scraped> {
     let mut load = LoadSample::default();
     let (mut usage_sum, mut usage_count) = (0.0, 0.0);
     let (mut asleep, mut computed, mut finished, mut known) = (None, 0.0, 0.0, false);
@@ -53,8 +53,12 @@ pub fn parse(text: &str, model: &str) -> Option<Scraped> {
         // Most lines are histogram buckets: look at the name before anything is taken apart.
         wanted.contains(&name_of(line)).then(|| sample(line)).flatten()
     });
+    let is_of_another = |sample: &Sample<'_>| {
+        let names = model.zip(sample.label("model_name"));
+        names.is_some_and(|(model, name)| name != model)
+    };
     for sample in samples {
-        if sample.value.is_nan() || sample.label("model_name").is_some_and(|name| name != model) {
+        if sample.value.is_nan() || is_of_another(&sample) {
             continue;
         }
         match sample.name {

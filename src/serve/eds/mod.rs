@@ -43,20 +43,15 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Follows that registry; of the worker sets that are configured, nothing is said before discovery has described
-    /// them. Streams end at `shutdown`: the server waits for them. Call once: it registers metrics.
-    pub fn new(
-        (registry, configured): (Arc<Registry>, Vec<Arc<str>>),
-        metrics: &Metrics,
-        shutdown: CancellationToken,
-    ) -> Self {
+    /// Follows that registry. Streams end at `shutdown`: the server waits for them. Call once: it registers metrics.
+    pub fn new(registry: Arc<Registry>, metrics: &Metrics, shutdown: CancellationToken) -> Self {
         let (looked, unusable) = (registry.clone(), Unusable::default());
         let live = Live::new(move || {
             // Described sets first: one that joins in between is then in the fleet as well.
             let described = looked.described();
             let fleet = looked.snapshot();
             unusable.tell(&fleet);
-            View::of(&fleet, &described, &configured)
+            View::of(&fleet, &described)
         });
         Self { live, registry, stats: Stats::new(metrics), shutdown }
     }

@@ -38,8 +38,9 @@ fn worker(set: &str, id: u64, endpoint: &str) -> Worker {
     }
 }
 
-fn view(registry: &Registry, configured: &[Arc<str>]) -> View {
-    View::of(&registry.snapshot(), &registry.described(), configured)
+fn view(registry: &Registry, awaited: &[Arc<str>]) -> View {
+    awaited.iter().for_each(|set| registry.await_set(set));
+    View::of(&registry.snapshot(), &registry.described())
 }
 
 /// (zone, port, healthy) of each endpoint.
@@ -81,6 +82,24 @@ fn a_cluster_holds_its_live_workers_with_health_and_zone() {
     let zone = "z".to_owned();
     let wanted = [(String::new(), 8003, true), (zone.clone(), 8000, true), (zone, 8005, false)];
     assert_eq!(decoded(&cluster.body.value), wanted);
+}
+
+#[test]
+fn nothing_is_said_of_a_cluster_that_may_yet_come() {
+    let registry = Registry::default();
+    registry.await_more(true);
+    let mut machine = Sotw::default();
+    let asked = ask("", &["kinference/dynamic"]);
+    assert!(machine.request(asked, &view(&registry, &[])).unwrap().reply.is_none());
+    registry.await_set(&"dynamic".into());
+    registry.await_more(false);
+    assert!(machine.changed(&view(&registry, &[])).is_none());
+    registry.remove_set("dynamic");
+    assert_eq!(
+        machine.changed(&view(&registry, &[])).unwrap().resources.len(),
+        1,
+        "empty, since it is not there"
+    );
 }
 
 #[test]

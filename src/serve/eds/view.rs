@@ -20,7 +20,7 @@ use envoy_types::pb::{
 use prost::{Message, Name};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::fleet::{Availability, Member, Snapshot};
+use crate::fleet::{Availability, Described, Member, Snapshot};
 
 /// The only type of resource here.
 pub fn type_url() -> String {
@@ -46,26 +46,36 @@ pub struct Resource {
 pub struct View {
     /// Those of worker sets that discovery has described.
     pub clusters: BTreeMap<String, Resource>,
-    /// Those of worker sets that are configured, and not described yet: nothing is said of them.
+    /// Those of worker sets that are not described yet: nothing is said of them.
     pub pending: BTreeSet<String>,
+    /// There may be more of those than are known.
+    pub more: bool,
 }
 
 impl View {
-    /// What the fleet is: `configured` worker sets are pending until they are among the `described` ones.
-    pub fn of(fleet: &Snapshot, described: &BTreeSet<Arc<str>>, configured: &[Arc<str>]) -> Self {
+    /// What the fleet is, as far as discovery has described it.
+    pub fn of(fleet: &Snapshot, described: &Described) -> Self {
         let mut sets: BTreeMap<&str, Vec<&Member>> =
-            described.iter().map(|set| (&**set, Vec::new())).collect();
+            described.sets.iter().map(|set| (&**set, Vec::new())).collect();
         for member in fleet.values() {
             sets.entry(&member.worker.set.name).or_default().push(member);
         }
-        let pending = configured.iter().filter(|set| !sets.contains_key(&***set));
+        let pending = described.awaited.iter().filter(|set| !sets.contains_key(&***set));
         Self {
             pending: pending.map(|set| cluster_name(set)).collect(),
+            more: described.more,
             clusters: sets
                 .into_iter()
                 .map(|(set, members)| (cluster_name(set), Resource::of(assignment(set, &members))))
                 .collect(),
         }
+    }
+}
+
+impl View {
+    /// Whether it is not known yet what becomes of a cluster.
+    pub fn is_pending(&self, cluster: &str) -> bool {
+        !self.clusters.contains_key(cluster) && (self.more || self.pending.contains(cluster))
     }
 }
 

@@ -101,7 +101,7 @@ impl Wanted {
                 due.found.push((name, resource));
             }
         }
-        let missing = |name: &&String| !view.clusters.contains_key(*name) && !view.pending.contains(*name);
+        let missing = |name: &&String| !view.clusters.contains_key(*name) && !view.is_pending(name);
         let gone = self.told.iter().filter(|(_, told)| told.is_some()).map(|(name, _)| name);
         let unknown = self.names.iter().filter(|name| !self.told.contains_key(*name));
         due.absent = gone.chain(unknown).filter(missing).cloned().collect();

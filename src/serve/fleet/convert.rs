@@ -2,7 +2,7 @@
 
 use crate::{
     config::Topology,
-    fleet::KvState,
+    fleet::{Availability, KvState},
     roster::{Load, WorkerView},
     serve::proto,
 };
@@ -23,7 +23,7 @@ impl From<&WorkerView> for proto::Worker {
             kv_state: proto::KvState::from(&view.kv_events).into(),
             evicted_because: evicted,
             asleep: view.asleep,
-            terminating: view.terminating,
+            terminating: view.availability == Availability::Terminating,
             failing: view.failing,
             load: Some((&view.load).into()),
             gpu_blocks: view.blocks.gpu as u64,

@@ -8,7 +8,13 @@ use super::{
     super::proto::{Worker, watch_workers_response::Update},
     *,
 };
-use crate::{cache::BlockCounts, config::Topology, fleet::KvState, roster::Load, types::WorkerId};
+use crate::{
+    cache::BlockCounts,
+    config::Topology,
+    fleet::{Availability, KvState},
+    roster::Load,
+    types::WorkerId,
+};
 
 /// Worker `id` of set `a` or `b`, with something that changes.
 fn worker(id: u64, set: &str, running: u8) -> WorkerView {
@@ -29,7 +35,7 @@ fn worker(id: u64, set: &str, running: u8) -> WorkerView {
         engine: None,
         kv_events: KvState::Evicted("why".into()),
         asleep: false,
-        terminating: false,
+        availability: Availability::Ready,
         failing: false,
         load,
         blocks: BlockCounts::default(),

@@ -15,15 +15,16 @@ fn load(running: f64, waiting: f64, kv_usage: f64) -> LoadSample {
 
 #[test]
 fn recordings_of_an_engine_are_read() {
-    let idle = parse(&recorded("idle"), "tiny").unwrap();
+    let idle = parse(&recorded("idle"), Some("tiny")).unwrap();
     assert_eq!((idle.load, idle.asleep), (load(0.0, 0.0, 0.0), Some(false)));
-    let busy = parse(&recorded("load_1"), "tiny").unwrap();
+    let busy = parse(&recorded("load_1"), Some("tiny")).unwrap();
     assert_eq!((busy.load, busy.asleep), (load(10.0, 270.0, 0.952_380_952_380_952_3), Some(false)));
     // Prompts and answers less what the cache had; 49 finished, 10 running, 270 waiting.
     assert_eq!((busy.computed, busy.requests), (72_340.0 + 1_692.0 - 14_368.0, 49.0 + 280.0));
     assert!(idle.computed < busy.computed);
-    assert!(parse(&recorded("lora_load"), "tiny").is_some());
-    assert_eq!(parse(&recorded("load_1"), "another"), None);
+    assert!(parse(&recorded("lora_load"), Some("tiny")).is_some());
+    assert_eq!(parse(&recorded("load_1"), Some("another")), None);
+    assert_eq!(parse(&recorded("load_1"), None), Some(busy));
 }
 
 #[test]
@@ -44,19 +45,19 @@ vllm:prefix_cache_hits_total{engine="0",model_name="m"} 600
 vllm:request_success_total{engine="0",model_name="m",finished_reason="stop"} 2
 "#;
     let want = Scraped { load: load(5.0, 4.0, 0.75), asleep: Some(true), computed: 424.0, requests: 11.0 };
-    assert_eq!(parse(text, "m"), Some(want));
+    assert_eq!(parse(text, Some("m")), Some(want));
 }
 
 #[test]
 fn series_without_labels_count() {
     let want = Scraped { load: load(0.0, 7.0, 0.0), asleep: None, computed: 0.0, requests: 7.0 };
-    assert_eq!(parse("vllm:num_requests_waiting 7\r\n", "m"), Some(want));
+    assert_eq!(parse("vllm:num_requests_waiting 7\r\n", Some("m")), Some(want));
 }
 
 #[test]
 fn label_values_are_unescaped() {
     let text = "vllm:num_requests_running{model_name=\"a\\\"}\\\\b\\n,é\"} 1";
-    assert_eq!(parse(text, "a\"}\\b\n,é").unwrap().load.running, 1.0);
+    assert_eq!(parse(text, Some("a\"}\\b\n,é")).unwrap().load.running, 1.0);
 }
 
 #[test]
@@ -75,22 +76,22 @@ vllm:kv_cache_usage_perc{model_name="m"} NaN
 # vllm:num_requests_running{model_name="m"} 5
 vllm:num_requests_running{model_name="m"} 3
 "#;
-    assert_eq!(parse(text, "m").unwrap().load, load(3.0, 0.0, 1.0));
-    assert_eq!(parse("", "m"), None);
-    assert_eq!(parse("<html>503</html>", "m"), None);
+    assert_eq!(parse(text, Some("m")).unwrap().load, load(3.0, 0.0, 1.0));
+    assert_eq!(parse("", Some("m")), None);
+    assert_eq!(parse("<html>503</html>", Some("m")), None);
 }
 
 proptest! {
     #[test]
     fn noise_never_panics(text in "\\PC*", line in "[vllm:num_requests_running{}=\",\\\\ 0-9.eNa\n+-]*") {
-        parse(&text, "m");
-        parse(&format!("vllm:num_requests_running{{{line}"), "m");
+        parse(&text, Some("m"));
+        parse(&format!("vllm:num_requests_running{{{line}"), Some("m"));
     }
 
     #[test]
     fn what_is_written_is_read(model in "[^\r\n]*", running in 0..1_000_000u32) {
         let escaped = model.replace('\\', "\\\\").replace('"', "\\\"");
         let text = format!("vllm:num_requests_running{{engine=\"0\",model_name=\"{escaped}\"}} {running}.0");
-        prop_assert_eq!(parse(&text, &model).map(|s| s.load.running), Some(f64::from(running)));
+        prop_assert_eq!(parse(&text, Some(&model)).map(|s| s.load.running), Some(f64::from(running)));
     }
 }
