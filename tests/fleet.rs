@@ -84,7 +84,8 @@ impl Site {
             load: LoadTable::new(Duration::from_secs(1), &metrics),
         };
         let fleet = Fleet::new(roster, shutdown.clone());
-        let endpoints = Endpoints::new((registry.clone(), vec!["later".into()]), &metrics, shutdown.clone());
+        registry.await_set(&"later".into());
+        let endpoints = Endpoints::new(registry.clone(), &metrics, shutdown.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let mut server = Server::builder();

@@ -1,9 +1,16 @@
 //! The one way for discovery to change the fleet, with the log line and the counts that go with it.
+//!
+//! Invariant: numbers and names of listed workers are as they are listed; those of found engines make way for them.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::Mutex;
 use prometheus::IntCounterVec;
 
+use super::{
+    Found,
+    identity::{Identity, Taken, hash, identify},
+};
 use crate::{
     fleet::{FleetEvent, IdTaken, Registry, Worker, WorkerSet},
     observe::Metrics,
@@ -14,6 +21,15 @@ use crate::{
 pub struct FleetWriter {
     registry: Arc<Registry>,
     changes: IntCounterVec,
+    /// The sets whose engines are found, by name. Its lock makes writers wait for each other.
+    found: Arc<Mutex<BTreeMap<Arc<str>, FoundSet>>>,
+}
+
+/// A set whose engines are found.
+struct FoundSet {
+    set: Arc<WorkerSet>,
+    engines: Vec<Found>,
+    given: BTreeMap<String, Identity>,
 }
 
 impl FleetWriter {
@@ -24,22 +40,61 @@ impl FleetWriter {
             "Workers added and removed by discovery, and descriptions of worker sets that were refused.",
             &["change"],
         );
-        Self { registry, changes }
+        Self { registry, changes, found: Arc::default() }
     }
 
-    /// Makes `workers` the members of `set`.
+    /// Makes the listed `workers` the members of `set`.
     ///
     /// # Errors
-    /// An id that another set has; then nothing changes.
+    /// An id that another listed set has; then nothing changes.
     pub fn replace(&self, set: &WorkerSet, workers: Vec<Worker>) -> Result<(), IdTaken> {
-        let events = self.registry.replace_set(&set.name, workers)?;
-        let added = events.iter().filter(|event| matches!(event, FleetEvent::Added(_))).count();
-        let removed = events.len() - added;
-        if !events.is_empty() {
-            tracing::info!(workerset = %set.name, added, removed, "the fleet changed");
+        let mut found = self.found.lock();
+        let mut listed = Taken::default();
+        workers.iter().for_each(|worker| listed.take(worker.id, worker.name.clone()));
+        for other in found.values_mut().filter(|other| other.given.values().any(|own| !listed.is_free(own))) {
+            self.give(other, &listed)?;
         }
-        self.count("added", added);
-        self.count("removed", removed);
+        let events = self.registry.replace_set(&set.name, workers)?;
+        self.tell(&set.name, &events);
+        Ok(())
+    }
+
+    /// Makes the found `engines` the members of `set`, each with a number and a name of its own.
+    pub fn place(&self, set: &Arc<WorkerSet>, engines: Vec<Found>) {
+        let mut found = self.found.lock();
+        let given = found.remove(&set.name).map(|before| before.given).unwrap_or_default();
+        let mut placed = FoundSet { set: set.clone(), engines, given };
+        if let Err(error) = self.give(&mut placed, &Taken::default()) {
+            // Nobody else writes meanwhile, and only what is free is given.
+            self.refused();
+            tracing::error!(workerset = %set.name, %error, "found engines can't be placed: the fleet stays as it is");
+        }
+        found.insert(set.name.clone(), placed);
+    }
+
+    /// Ends a set whose engines are found.
+    pub fn remove(&self, set: &str) {
+        let mut found = self.found.lock();
+        found.remove(set);
+        let events = self.registry.remove_set(set);
+        self.tell(set, &events);
+    }
+
+    /// Gives the engines of a set what neither `listed` workers nor other sets have.
+    fn give(&self, placed: &mut FoundSet, listed: &Taken) -> Result<(), IdTaken> {
+        let name = placed.set.name.clone();
+        let mut taken = listed.clone();
+        for member in self.registry.snapshot().values().filter(|member| member.worker.set.name != name) {
+            taken.take(member.worker.id, member.worker.name.clone());
+        }
+        let claims: Vec<_> = placed.engines.iter().map(Found::claim).collect();
+        placed.given = identify(&claims, &placed.given, taken, hash);
+        let engines: BTreeMap<&str, &Found> =
+            placed.engines.iter().map(|found| (&*found.key, found)).collect();
+        let identified = engines.iter().filter_map(|(key, found)| Some((found, placed.given.get(*key)?)));
+        let workers = identified.map(|(found, identity)| found.worker(&placed.set, identity)).collect();
+        let events = self.registry.replace_set(&name, workers)?;
+        self.tell(&name, &events);
         Ok(())
     }
 
@@ -48,7 +103,20 @@ impl FleetWriter {
         self.count("refused", 1);
     }
 
+    fn tell(&self, set: &str, events: &[FleetEvent]) {
+        let added = events.iter().filter(|event| matches!(event, FleetEvent::Added(_))).count();
+        let removed = events.len() - added;
+        if !events.is_empty() {
+            tracing::info!(workerset = %set, added, removed, "the fleet changed");
+        }
+        self.count("added", added);
+        self.count("removed", removed);
+    }
+
     fn count(&self, change: &str, by: usize) {
         self.changes.with_label_values(&[change]).inc_by(by as u64);
     }
 }
+
+#[cfg(test)]
+mod tests;
