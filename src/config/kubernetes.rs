@@ -1,9 +1,10 @@
-//! `[kubernetes]`: worker sets from InferenceWorkerSet resources instead of `[[workerset]]`.
+//! `[kubernetes]`: worker sets from InferenceWorkerSet resources, instead of or beside `[[workerset]]`.
 
 use super::{
     PortDefaults,
     keys::Keys,
-    kind::{Bool, text},
+    kind::Bool,
+    selector::{label_selector, object_name},
 };
 
 /// `[kubernetes]`
@@ -22,8 +23,8 @@ pub struct KubernetesConfig {
 impl KubernetesConfig {
     pub(super) fn keys(&mut self, keys: &mut impl Keys) {
         keys.key("enabled", Bool, &mut self.enabled);
-        keys.optional("namespace", text(), &mut self.namespace);
-        keys.optional("selector", text(), &mut self.selector);
+        keys.optional("namespace", object_name(), &mut self.namespace);
+        keys.optional("selector", label_selector(), &mut self.selector);
         keys.section("discovery_defaults", |keys| self.discovery_defaults.keys(keys));
     }
 }

@@ -18,6 +18,7 @@ mod profile;
 mod rate_limit;
 mod reader;
 mod report;
+mod selector;
 mod server;
 mod tls;
 mod token_review;

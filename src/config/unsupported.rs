@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::{
-    Config, ConfigError, Discovery, TenantLabels,
+    Config, ConfigError, TenantLabels,
     kind::Kind,
     metrics::Labels,
     report::{Problem, shown},
@@ -24,14 +24,6 @@ impl Config {
         let labelled = self.metrics.tenant_labels != TenantLabels::None;
         check(labelled, ("metrics.tenant_labels", &labels, "tenant labels"));
         check(self.policy.enabled, ("policy.enabled", &enabled, "routing policies"));
-        check(self.kubernetes.enabled, ("kubernetes.enabled", &enabled, "worker sets from Kubernetes"));
-        check(self.leader_election.enabled, ("leader_election.enabled", &enabled, "leader election"));
-        let mode = Value::String("kubernetes".into());
-        for (index, set) in self.workersets.iter().enumerate() {
-            let path = format!("workerset[{index}].discovery.mode");
-            let watched = matches!(set.discovery, Discovery::Kubernetes { .. });
-            check(watched, (&path, &mode, "discovery through Kubernetes"));
-        }
         found
     }
 }

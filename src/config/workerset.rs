@@ -6,6 +6,7 @@ use super::{
     address::url,
     keys::Keys,
     kind::{Choice, FilePath, count, port, text},
+    selector::object_name,
 };
 
 /// One worker set.
@@ -58,6 +59,15 @@ pub enum Discovery {
         /// `discovery.defaults`
         defaults: PortDefaults,
     },
+    /// The pods of an InferencePool of the Gateway API Inference Extension.
+    InferencePool {
+        /// `pool_name`
+        pool_name: String,
+        /// `namespace`; unset: inherited.
+        namespace: Option<String>,
+        /// `discovery.defaults`; the pool says the HTTP ports.
+        defaults: PortDefaults,
+    },
 }
 
 /// Ports used when discovery finds no named port.
@@ -90,9 +100,14 @@ enum Mode {
     #[default]
     Static,
     Kubernetes,
+    InferencePool,
 }
 
-const MODES: Choice<Mode> = Choice(&[("static", Mode::Static), ("kubernetes", Mode::Kubernetes)]);
+const MODES: Choice<Mode> = Choice(&[
+    ("static", Mode::Static),
+    ("kubernetes", Mode::Kubernetes),
+    ("inference_pool", Mode::InferencePool),
+]);
 
 /// `[workerset.discovery]` as it is written: all keys side by side, some of them due in one mode only.
 #[derive(Debug, Default)]
@@ -100,6 +115,7 @@ struct DiscoveryKeys {
     mode: Mode,
     workers_file: Option<PathBuf>,
     service_name: Option<String>,
+    pool_name: Option<String>,
     namespace: Option<String>,
     defaults: PortDefaults,
 }
@@ -107,13 +123,22 @@ struct DiscoveryKeys {
 impl DiscoveryKeys {
     fn keys<K: Keys>(&mut self, keys: &mut K) {
         let sure = keys.key("mode", MODES, &mut self.mode);
-        keys.maybe("workers_file", FilePath, (&mut self.workers_file, sure && self.mode == Mode::Static));
-        keys.maybe("service_name", text(), (&mut self.service_name, sure && self.mode == Mode::Kubernetes));
-        keys.optional("namespace", text(), &mut self.namespace);
+        let due = |mode| sure && self.mode == mode;
+        keys.maybe("workers_file", FilePath, (&mut self.workers_file, due(Mode::Static)));
+        keys.maybe("service_name", object_name(), (&mut self.service_name, due(Mode::Kubernetes)));
+        keys.maybe("pool_name", object_name(), (&mut self.pool_name, due(Mode::InferencePool)));
+        keys.optional("namespace", object_name(), &mut self.namespace);
         keys.section("defaults", |keys| self.defaults.keys(keys));
         match self.mode {
-            Mode::Static => keys.idle(&["service_name", "namespace"], "with `mode = \"static\"`"),
-            Mode::Kubernetes => keys.idle(&["workers_file"], "with `mode = \"kubernetes\"`"),
+            Mode::Static => {
+                keys.idle(&["service_name", "pool_name", "namespace"], "with `mode = \"static\"`");
+            }
+            Mode::Kubernetes => {
+                keys.idle(&["workers_file", "pool_name"], "with `mode = \"kubernetes\"`");
+            }
+            Mode::InferencePool => {
+                keys.idle(&["workers_file", "service_name"], "with `mode = \"inference_pool\"`");
+            }
         }
         if self.mode == Mode::Static && self.defaults != PortDefaults::default() {
             keys.idle(&["defaults"], "with `mode = \"static\"`");
@@ -132,7 +157,14 @@ impl From<Discovery> for DiscoveryKeys {
                 service_name: Some(service_name),
                 namespace,
                 defaults,
-                workers_file: None,
+                ..Self::default()
+            },
+            Discovery::InferencePool { pool_name, namespace, defaults } => Self {
+                mode: Mode::InferencePool,
+                pool_name: Some(pool_name),
+                namespace,
+                defaults,
+                ..Self::default()
             },
         }
     }
@@ -145,6 +177,11 @@ impl From<DiscoveryKeys> for Discovery {
             Mode::Static => Self::Static { workers_file: keys.workers_file.unwrap_or_default() },
             Mode::Kubernetes => Self::Kubernetes {
                 service_name: keys.service_name.unwrap_or_default(),
+                namespace: keys.namespace,
+                defaults: keys.defaults,
+            },
+            Mode::InferencePool => Self::InferencePool {
+                pool_name: keys.pool_name.unwrap_or_default(),
                 namespace: keys.namespace,
                 defaults: keys.defaults,
             },

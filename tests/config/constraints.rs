@@ -121,15 +121,28 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[[profile]] name",
             "[[workerset]] name",
             "[[workerset]] profile",
-            "[workerset.discovery] service_name",
-            "[workerset.discovery] namespace",
             "[policy] namespace",
-            "[kubernetes] namespace",
-            "[kubernetes] selector",
             "[leader_election] lease_name",
             "[leader_election] namespace",
         ],
         "",
+    ),
+    (
+        "the name of a Kubernetes object",
+        &["\"\"", "\"  \"", "1", "[]", "\"A\"", "\"a b\"", "\"a,b=c\""],
+        &[
+            "[workerset.discovery] service_name",
+            "[workerset.discovery] pool_name",
+            "[workerset.discovery] namespace",
+            "[kubernetes] namespace",
+        ],
+        "\"a-0\"",
+    ),
+    (
+        "a label selector, such as `team=a,tier in (gpu, cpu),!old`",
+        &["\"\"", "\"  \"", "1", "[]", "\"a=b=c\"", "\"a in b\""],
+        &["[kubernetes] selector"],
+        "\"a=b,c notin (d)\"",
     ),
     (
         "a path",
@@ -169,7 +182,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         "\"compare\"",
     ),
     (
-        "one of \"static\", \"kubernetes\"",
+        "one of \"static\", \"kubernetes\", \"inference_pool\"",
         &["\"\"", "\"k8s\"", "1"],
         &["[workerset.discovery] mode"],
         "\"static\"",
@@ -242,6 +255,11 @@ const CONSTRAINTS: &[Constraint] = &[
     (
         &[("[workerset.discovery]", "mode = \"kubernetes\"")],
         "workerset[0].discovery.service_name",
+        &["required"],
+    ),
+    (
+        &[("[workerset.discovery]", "mode = \"inference_pool\"")],
+        "workerset[0].discovery.pool_name",
         &["required"],
     ),
     (

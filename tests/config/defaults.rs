@@ -63,6 +63,7 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("workerset.discovery", "mode", "\"static\""),
     ("workerset.discovery", "workers_file", "\"/etc/kinference/workers.toml\""),
     ("workerset.discovery", "service_name", "-"),
+    ("workerset.discovery", "pool_name", "-"),
     ("workerset.discovery", "namespace", "-"),
     ("workerset.discovery.defaults", "http_port", "8000"),
     ("workerset.discovery.defaults", "zmq_port", "5557"),
@@ -132,7 +133,8 @@ fn the_documentation_has_every_key_with_its_default() {
     }
     rows.retain(|(section, _), _| section != "Workers file");
     let own = |section: &str, key: &str| {
-        OWN_SECTIONS.contains(&section) || ["backlog_weight", "lower_tier_credit", "seed"].contains(&key)
+        OWN_SECTIONS.contains(&section)
+            || ["backlog_weight", "lower_tier_credit", "seed", "pool_name"].contains(&key)
     };
     assert_eq!(rows.len(), DEFAULTS.len(), "as many documented keys as there are");
     for (section, key, default) in DEFAULTS {

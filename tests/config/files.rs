@@ -32,15 +32,8 @@ fn worker_sets_come_from_the_file_or_from_kubernetes() {
 fn what_is_not_built_yet_is_said_after_validation() {
     for (section, lines, path) in [
         ("[policy]", "enabled = true", "policy.enabled"),
-        ("[kubernetes]", "enabled = true", "kubernetes.enabled"),
-        ("[leader_election]", "enabled = true", "leader_election.enabled"),
         ("[metrics]", "tenant_labels = \"all\"", "metrics.tenant_labels"),
         ("[metrics]", "tenant_labels = [\"a\"]", "metrics.tenant_labels"),
-        (
-            "[workerset.discovery]",
-            "mode = \"kubernetes\"\nservice_name = \"x\"\n-workers_file",
-            "workerset[0].discovery.mode",
-        ),
     ] {
         let (config, _) = parse(&file(&[(section, lines)])).unwrap();
         let found = config.unsupported();
@@ -50,7 +43,7 @@ fn what_is_not_built_yet_is_said_after_validation() {
         let again = parse(&config.effective()).unwrap().0;
         assert_eq!(again, config, "{section} prints back");
     }
-    for built in ["[token_review]", "[rate_limit]"] {
+    for built in ["[token_review]", "[rate_limit]", "[kubernetes]", "[leader_election]"] {
         assert_eq!(parse(&file(&[(built, "enabled = true")])).unwrap().0.unsupported(), []);
     }
     assert_eq!(parse(&file(&[])).unwrap().0.unsupported(), []);
@@ -115,6 +108,11 @@ fn keys_of_the_other_discovery_mode_are_warned_of() {
     assert!(static_mode[1].contains("`workerset[0].discovery.defaults` has no effect"));
     let kubernetes_mode = warned(&[(discovery, "mode = \"kubernetes\"\nservice_name = \"x\"")]);
     assert!(kubernetes_mode[0].contains("`workerset[0].discovery.workers_file` has no effect"));
+    let pool = "mode = \"inference_pool\"\npool_name = \"x\"\nservice_name = \"y\"";
+    let (config, pool_mode) = parse(&file(&[(discovery, pool)])).unwrap();
+    assert_eq!(pool_mode.len(), 2, "{pool_mode:?}");
+    assert!(pool_mode[1].contains("`workerset[0].discovery.service_name` has no effect"));
+    assert_eq!(parse(&config.effective()).unwrap().0, config);
 }
 
 #[test]
