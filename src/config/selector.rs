@@ -9,15 +9,21 @@ const MOST_PREFIX: usize = 253;
 /// A label selector, as written.
 pub(super) const fn label_selector<T>() -> Checked<T> {
     checked("a label selector, such as `team=a,tier in (gpu, cpu),!old`", |text| {
-        let mut rest = text;
-        loop {
-            rest = requirement(rest)?.trim_start();
-            match rest.strip_prefix(',') {
-                Some(more) => rest = more,
-                None => return rest.is_empty().then(|| text.to_owned()),
-            }
-        }
+        is_label_selector(text).then(|| text.to_owned())
     })
+}
+
+/// Whether an API server would read it as a label selector that selects by something.
+pub fn is_label_selector(text: &str) -> bool {
+    let mut rest = text;
+    loop {
+        let Some(after) = requirement(rest) else { return false };
+        rest = after.trim_start();
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => return rest.is_empty(),
+        }
+    }
 }
 
 /// The name of an object, which is also what a namespace is called.

@@ -1,10 +1,17 @@
-//! Nodes -> what a worker's topology says of its node. Pure.
+//! What a worker's topology says of its node. One watch for all worker sets.
+//!
+//! Nobody needs it to route: where nodes may not be read, workers have no more topology than their pods say.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use tokio::sync::watch;
 
-use crate::config::Topology;
+use crate::{
+    config::Topology,
+    kubernetes::{Selector, Watches},
+};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
@@ -37,12 +44,42 @@ impl Nodes {
     }
 }
 
+/// Follows all nodes: what is known of them, and what keeps that true for as long as it runs.
+pub fn watch_nodes(
+    client: Client,
+    watches: &Watches,
+) -> (watch::Receiver<Arc<Nodes>>, impl Future<Output = Infallible> + Send + use<>) {
+    let (mut watched, run) = watches.start(Api::<Node>::all(client), Selector::default());
+    let (known_to, known) = watch::channel(Arc::default());
+    let read = async move {
+        loop {
+            watched.changed().await;
+            // A node's heartbeat is no news.
+            let now = Arc::new(Nodes::of(&watched.all()));
+            known_to.send_if_modified(|before| {
+                *before != now && {
+                    before.clone_from(&now);
+                    true
+                }
+            });
+        }
+    };
+    let both = async {
+        tokio::select! {
+            never = run => never,
+            never = read => never,
+        }
+    };
+    (known, both)
+}
+
 fn facts(node: &Node) -> NodeFacts {
     let label = |name: &str| {
         let labels = node.metadata.labels.as_ref();
         labels.and_then(|labels| labels.get(name)).filter(|value| !value.is_empty()).cloned()
     };
     let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
-    let ip = addresses.filter(|address| address.type_ == "InternalIP").map(|address| address.address.clone());
-    NodeFacts { ip: ip.take(1).next(), zone: label(ZONE), instance_type: label(INSTANCE_TYPE) }
+    let mut internal = addresses.filter(|address| address.type_ == "InternalIP");
+    let ip = internal.next().map(|address| address.address.clone());
+    NodeFacts { ip, zone: label(ZONE), instance_type: label(INSTANCE_TYPE) }
 }

@@ -1,0 +1,145 @@
+//! Follows the engines of one worker set, and makes the fleet what they are.
+//!
+//! Invariant: only what a watch has listed in full is acted on. Until then, and while the API server is away, the fleet
+//! stays as it was.
+
+use std::{convert::Infallible, future::pending, sync::Arc};
+
+use k8s_openapi::api::{core::v1::Pod, discovery::v1::EndpointSlice};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use super::{
+    address::Addresses,
+    nodes::Nodes,
+    places::Places,
+    pods, slices,
+    spec::{SetSpec, Source},
+    standing::Seen,
+};
+use crate::{
+    discovery::{FleetWriter, Found},
+    fleet::Availability,
+    kubernetes::{Selector, Watchable, Watched, Watches},
+};
+
+/// What every source of workers needs. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Of the API server.
+    pub client: Client,
+    /// Every watch.
+    pub watches: Watches,
+    /// Where engines go.
+    pub fleet: FleetWriter,
+    /// What is known of nodes.
+    pub nodes: watch::Receiver<Arc<Nodes>>,
+    /// Which addresses are taken.
+    pub addresses: Addresses,
+}
+
+/// One worker set: what it asks for, and what is seen of it. A set that asks for nothing yet is left alone.
+pub(super) struct Following {
+    cluster: Cluster,
+    spec: watch::Receiver<Option<SetSpec>>,
+    seen: watch::Sender<Seen>,
+    /// What was left out, as it was told last.
+    told: Option<String>,
+}
+
+impl Following {
+    pub(super) fn new(
+        cluster: Cluster,
+        spec: watch::Receiver<Option<SetSpec>>,
+        seen: watch::Sender<Seen>,
+    ) -> Self {
+        Self { cluster, spec, seen, told: None }
+    }
+
+    /// For as long as it is a worker set: what remains of it in the fleet is the caller's to remove.
+    pub(super) async fn run(mut self) -> Infallible {
+        loop {
+            let spec = self.spec.borrow_and_update().clone();
+            match spec.as_ref().and_then(|spec| spec.source.clone()) {
+                Some(source) => self.follow(source).await,
+                None => {
+                    if let Some(spec) = spec {
+                        self.place(&spec, (Vec::new(), None), 0);
+                    }
+                    self.changed().await;
+                }
+            }
+        }
+    }
+
+    async fn follow(&mut self, source: Source) {
+        let Cluster { client, watches, .. } = self.cluster.clone();
+        match &source {
+            Source::Service { namespace, name } => {
+                let labels = Some(format!("{}={name}", slices::SERVICE_LABEL));
+                let api = Api::<EndpointSlice>::namespaced(client, namespace);
+                let started = watches.start(api, Selector { labels, fields: None });
+                self.watch(&source, started, slices::places).await;
+            }
+            Source::Pods { namespace, labels } => {
+                let selector = Selector { labels: Some(labels.clone()), fields: None };
+                let started = watches.start(Api::<Pod>::namespaced(client, namespace), selector);
+                self.watch(&source, started, pods::places).await;
+            }
+        }
+    }
+
+    /// Acts on what is watched until another source is asked for.
+    async fn watch<K: Watchable>(
+        &mut self,
+        source: &Source,
+        (mut watched, run): (Watched<K>, impl Future<Output = Infallible>),
+        read: fn(&[Arc<K>], Addresses) -> Places,
+    ) {
+        tokio::pin!(run);
+        let mut nodes = self.cluster.nodes.clone();
+        loop {
+            let spec = self.spec.borrow_and_update().clone();
+            let Some(spec) = spec.filter(|spec| spec.source.as_ref() == Some(source)) else { return };
+            if watched.is_synced() {
+                let all = watched.all();
+                let known = nodes.borrow_and_update().clone();
+                let (found, refused) = spec.engines.at(&read(&all, self.cluster.addresses), &known);
+                self.place(&spec, (found, refused.tell()), all.len());
+            } else {
+                self.seen.send_replace(Seen::default());
+            }
+            tokio::select! {
+                never = &mut run => match never {},
+                () = self.changed() => {}
+                () = watched.changed() => {}
+                () = news(&mut nodes) => {}
+            }
+        }
+    }
+
+    fn place(&mut self, spec: &SetSpec, (found, left_out): (Vec<Found>, Option<String>), listed: usize) {
+        let ready = found.iter().filter(|found| found.availability == Availability::Ready).count();
+        let seen = Seen { listed: Some(listed), workers: found.len(), ready, left_out };
+        if seen.left_out != self.told {
+            if let Some(left_out) = &seen.left_out {
+                tracing::warn!(workerset = %spec.set.name, left_out, "not every address that was found is a worker");
+            }
+            self.told.clone_from(&seen.left_out);
+        }
+        self.cluster.fleet.place(&spec.set, found);
+        self.seen.send_if_modified(|before| std::mem::replace(before, seen.clone()) != seen);
+    }
+
+    /// Another spec.
+    async fn changed(&mut self) {
+        news(&mut self.spec).await;
+    }
+}
+
+/// Waits for news; for ever once there can be none.
+pub(super) async fn news<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        pending().await
+    }
+}

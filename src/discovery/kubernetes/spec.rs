@@ -1,0 +1,172 @@
+//! What a worker set asks for, whoever asks: a `[[workerset]]` of the configuration or an InferenceWorkerSet. Pure.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
+
+use super::{
+    engines::{Engines, Kv, Ports},
+    slices::shown,
+};
+use crate::{
+    config::{PortDefaults, Profile, is_label_selector},
+    fleet::WorkerSet,
+    policy::crd::{InferenceWorkerSet, InferenceWorkerSetSpec, KvEventSource},
+};
+
+/// The most data-parallel ranks of an engine: each is a connection or two.
+const MAX_RANKS: u32 = 64;
+
+/// A worker set whose engines are found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetSpec {
+    /// The set.
+    pub set: Arc<WorkerSet>,
+    /// Where its engines are; `None`: nowhere, there are none.
+    pub source: Option<Source>,
+    /// How they are reached.
+    pub engines: Engines,
+}
+
+/// Where engines are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The endpoints of a Service.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Pods.
+    Pods {
+        /// Their namespace.
+        namespace: String,
+        /// A label selector.
+        labels: String,
+    },
+}
+
+/// Why a resource is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In one word.
+    pub reason: Reason,
+    /// What is wrong, and what would do.
+    pub message: String,
+}
+
+/// In one word, why a resource is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Another worker set has its name.
+    NameConflict,
+    /// There is no such profile.
+    UnknownProfile,
+    /// It contradicts itself.
+    Invalid,
+}
+
+impl Reason {
+    /// As conditions have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NameConflict => "NameConflict",
+            Self::UnknownProfile => "UnknownProfile",
+            Self::Invalid => "Invalid",
+        }
+    }
+}
+
+/// What the configuration has for resources.
+#[derive(Clone, Debug)]
+pub struct Configured {
+    /// The profiles that they may name.
+    pub profiles: Vec<Arc<Profile>>,
+    /// Ports that nothing else says.
+    pub defaults: PortDefaults,
+    /// The names of the `[[workerset]]`s.
+    pub workersets: Vec<String>,
+}
+
+/// What a resource asks for.
+///
+/// # Errors
+/// Everything that is wrong with it; an unknown profile alone, because that may well be right tomorrow.
+pub fn spec_of(resource: &InferenceWorkerSet, configured: &Configured) -> Result<SetSpec, Refusal> {
+    let (spec, metadata) = (&resource.spec, &resource.metadata);
+    let namespace = metadata.namespace.clone().unwrap_or_default();
+    let mut wrong = Vec::new();
+    let source = source(spec, namespace).map_err(|why| wrong.push(why)).ok();
+    wrong.extend(mistakes(spec));
+    if !wrong.is_empty() {
+        return Err(Refusal { reason: Reason::Invalid, message: wrong.join("; ") });
+    }
+    let Some(profile) = configured.profiles.iter().find(|profile| profile.name == spec.profile) else {
+        let known: Vec<_> = configured.profiles.iter().map(|p| format!("`{}`", p.name)).collect();
+        let message = format!(
+            "spec.profile is `{}`, but must be the name of a profile in Kinference's configuration; defined: {}",
+            spec.profile,
+            if known.is_empty() { "none".into() } else { known.join(", ") }
+        );
+        return Err(Refusal { reason: Reason::UnknownProfile, message });
+    };
+    let set = WorkerSet {
+        name: metadata.name.clone().unwrap_or_default().into(),
+        profile: profile.clone(),
+        kv_block_size: spec.kv_block_size,
+        render_url: spec.render_url.clone(),
+    };
+    let kv = match spec.kv_events.source {
+        KvEventSource::Ports => Kv::Ports { ranks: spec.kv_events.ranks.max(1) },
+        KvEventSource::Engine => Kv::Engine,
+    };
+    let engines = Engines {
+        model_name: spec.model_name.clone(),
+        ports: Ports::Named(spec.ports.clone()),
+        defaults: configured.defaults,
+        kv,
+    };
+    Ok(SetSpec { set: set.into(), source, engines })
+}
+
+/// What the schema says as well, for resources that were written before it did.
+fn mistakes(spec: &InferenceWorkerSetSpec) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if spec.kv_block_size == 0 {
+        wrong.push("spec.kvBlockSize is 0, but must be at least 1".into());
+    }
+    if spec.model_name.trim().is_empty() {
+        wrong.push("spec.modelName is empty, but must name a model".into());
+    }
+    if spec.kv_events.ranks > MAX_RANKS {
+        let ranks = spec.kv_events.ranks;
+        wrong.push(format!("spec.kvEvents.ranks is {ranks}, but must be at most {MAX_RANKS}"));
+    }
+    let is_http = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    if let Some(url) = spec.render_url.as_ref()
+        && !reqwest::Url::parse(url).is_ok_and(|url| is_http(&url))
+    {
+        wrong.push(format!("spec.renderUrl is `{url}`, but must be an http:// or https:// URL"));
+    }
+    wrong
+}
+
+fn source(spec: &InferenceWorkerSetSpec, namespace: String) -> Result<Source, String> {
+    match (&spec.service, &spec.selector) {
+        (Some(service), None) => Ok(Source::Service { namespace, name: service.name.clone() }),
+        (None, Some(selector)) => Ok(Source::Pods { namespace, labels: labels(selector)? }),
+        _ => Err("exactly one of spec.service and spec.selector must be set".into()),
+    }
+}
+
+fn labels(selector: &LabelSelector) -> Result<String, String> {
+    let read = Selector::try_from(selector.clone()).map_err(|error| format!("spec.selector: {error}"))?;
+    if read.selects_all() {
+        return Err("spec.selector is empty, but must not select every pod".into());
+    }
+    let text = read.to_string();
+    let refused = format!("spec.selector is `{}`, but must be a label selector", shown(&text));
+    is_label_selector(&text).then_some(text).ok_or(refused)
+}
