@@ -35,7 +35,7 @@ test-kubernetes: ## Only the tests with a real Kubernetes API server
 	@[[ -n "$${KINFERENCE_TEST_KUBECONFIG:-}$${KINFERENCE_TEST_APISERVER:-}" ]] || echo "SKIPPED: what needs a Kubernetes API server"; \
 	$(NEXTEST); \
 	set -x; \
-	"$${nextest[@]}" run --locked --features sim --no-fail-fast --test token_review
+	"$${nextest[@]}" run --locked --features sim --no-fail-fast --test token_review --test kubernetes_discovery
 
 .PHONY: lint
 lint: fmt clippy deny machete typos hadolint proto ## All that can be said without running it

@@ -2,6 +2,7 @@
 //!
 //! Long-lived tasks never return: one that does, or panics, ends the process with its name in the log.
 
+mod kubernetes;
 mod services;
 mod tasks;
 mod workers;
@@ -29,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admin::{self, Admin},
     cache::CacheIndex,
-    config::{Config, load_workers},
+    config::{Config, Profile, load_workers},
     fleet::Registry,
     load::LoadTable,
     observe::Metrics,
@@ -37,7 +38,7 @@ use crate::{
     serve::{self, Tls, tls::TlsFiles},
 };
 
-use self::services::Optional;
+use self::{kubernetes::Kubernetes, services::Optional};
 
 /// How long requests in flight may go on after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -88,6 +89,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 /// The server, built and bound, not yet running.
 pub struct App {
     config: Config,
+    profiles: Vec<Arc<Profile>>,
     listener: TcpListener,
     admin_listener: Option<TcpListener>,
     metrics: Metrics,
@@ -97,6 +99,7 @@ pub struct App {
     tokenizers: Arc<Tokenizers>,
     client: reqwest::Client,
     tls: Option<(Tls, TlsFiles)>,
+    kubernetes: Option<Kubernetes>,
     optional: Optional,
 }
 
@@ -110,7 +113,8 @@ impl App {
         let metrics = Metrics::new();
         let tls = Tls::load(&config.tls, &metrics).await?;
         let client = http_client(&config.tokenize).context("the HTTP client")?;
-        let optional = Optional::build(&config, &metrics).await?;
+        let kubernetes = Kubernetes::build(&config, &metrics).await?;
+        let optional = Optional::build(&config, &metrics, kubernetes.as_ref().map(|k| &k.client));
         let listener = bind(config.listen).await?;
         let admin_listener = match config.admin_listen {
             Some(addr) => Some(bind(addr).await?),
@@ -121,12 +125,14 @@ impl App {
             index: CacheIndex::new(&metrics),
             load: LoadTable::new(config.metrics_poll, &metrics),
             tokenizers: Tokenizers::new(config.tokenize.clone(), client.clone(), &metrics),
+            profiles: config.profiles.iter().cloned().map(Arc::new).collect(),
             config,
             listener,
             admin_listener,
             metrics,
             client,
             tls,
+            kubernetes,
             optional,
         })
     }
@@ -172,6 +178,7 @@ impl App {
                 metrics: self.metrics,
                 mock_mode: self.config.mock_mode,
                 draining: draining.clone(),
+                watches: self.kubernetes.map(|kubernetes| kubernetes.watches),
             };
             tasks.spawn(async move { ("admin", admin::run(listener, admin).await.map_err(Into::into)) });
         }

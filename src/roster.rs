@@ -32,6 +32,8 @@ pub struct WorkerView {
     pub id: WorkerId,
     /// `worker_id_str`
     pub name: Arc<str>,
+    /// Its life: another one once it is another engine, or has left and come back.
+    pub generation: u64,
     /// Its worker set.
     pub workerset: Arc<str>,
     /// `ip:port` that picks name.
@@ -95,6 +97,7 @@ impl Roster {
         WorkerView {
             id: worker.id,
             name: worker.name.clone(),
+            generation: member.generation,
             workerset: worker.set.name.clone(),
             endpoint: worker.endpoint.clone(),
             models: member.model_names(),

@@ -15,9 +15,15 @@ use axum::{
     response::IntoResponse,
     routing::get,
 };
+use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::{fleet::readiness, observe::Metrics, roster::Roster};
+use crate::{
+    fleet::{Readiness, readiness},
+    kubernetes::{WatchReport, WatchState, Watches},
+    observe::Metrics,
+    roster::Roster,
+};
 
 /// What the admin endpoints show.
 pub struct Admin {
@@ -29,6 +35,17 @@ pub struct Admin {
     pub mock_mode: bool,
     /// Set once SIGTERM came: not ready any more.
     pub draining: Arc<AtomicBool>,
+    /// What follows the Kubernetes API server, if anything does.
+    pub watches: Option<Watches>,
+}
+
+/// What `/readyz` answers.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    readiness: Readiness,
+    /// Watches of the Kubernetes API server that do not follow it: what they know is what was.
+    behind: Vec<String>,
 }
 
 /// Serves until the process ends.
@@ -51,13 +68,27 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 }
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    let mut answer = readiness(&admin.roster.registry.snapshot(), admin.mock_mode);
+    let mut readiness = readiness(&admin.roster.registry.snapshot(), admin.mock_mode);
     if admin.draining.load(Ordering::Relaxed) {
-        answer.ready = false;
-        answer.reasons.insert(0, "shutting down".into());
+        readiness.ready = false;
+        readiness.reasons.insert(0, "shutting down".into());
     }
-    let status = if answer.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(answer))
+    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let watches = admin.watches.as_ref().map(Watches::report).unwrap_or_default();
+    let behind = watches.iter().filter_map(behind).collect();
+    (status, Json(Answer { readiness, behind }))
+}
+
+/// What is wrong with a watch, and for how long, in seconds.
+fn behind(watch: &WatchReport) -> Option<String> {
+    let (since, why) = match &watch.state {
+        WatchState::Current => return None,
+        WatchState::Waiting { since, why } => (since, why.as_deref().unwrap_or("no answer yet")),
+        WatchState::Behind { since, why } => (since, &**why),
+    };
+    let scope = watch.namespace.as_ref().map(|namespace| format!(" in namespace `{namespace}`"));
+    let (resource, scope) = (&watch.resource, scope.unwrap_or_default());
+    Some(format!("{resource}{scope}, for {} s: {why}", since.elapsed().as_secs()))
 }
 
 async fn fleet_snapshot(State(admin): State<Arc<Admin>>) -> impl IntoResponse {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
 use rand::{SeedableRng, rngs::StdRng};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config,
-    kubernetes,
+    kubernetes::Client,
     observe::Metrics,
     pipeline::{Pipeline, Rooms},
     prompt::BodyBudget,
@@ -37,18 +36,15 @@ pub(super) struct Optional {
 }
 
 impl Optional {
-    /// # Errors
-    /// Token review is enabled and there are no Kubernetes credentials.
-    pub(super) async fn build(config: &Config, metrics: &Metrics) -> anyhow::Result<Self> {
-        let token_reviews = match config.token_review.enabled {
-            true => {
-                let client = kubernetes::connect().await.context("`token_review.enabled` is true")?;
-                Some(TokenReviews::new(client, config.token_review.clone(), metrics))
-            }
-            false => None,
-        };
-        let rate_limits = config.rate_limit.enabled.then(|| RateLimits::new(metrics));
-        Ok(Self { token_reviews, rate_limits })
+    /// Those that `config` enables; token review needs a client.
+    pub(super) fn build(config: &Config, metrics: &Metrics, client: Option<&Client>) -> Self {
+        let client = client.filter(|_| config.token_review.enabled);
+        let reviews =
+            |client: &Client| TokenReviews::new(client.clone(), config.token_review.clone(), metrics);
+        Self {
+            token_reviews: client.map(reviews),
+            rate_limits: config.rate_limit.enabled.then(|| RateLimits::new(metrics)),
+        }
     }
 }
 

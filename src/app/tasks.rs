@@ -13,7 +13,7 @@ use anyhow::Context;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    config::Discovery,
+    config::{Discovery, WorkerSetConfig},
     discovery::{FleetWriter, StaticFile},
     files,
     fleet::{self, Registry, WorkerSet},
@@ -35,22 +35,24 @@ impl App {
     /// A workers file that does not load, or an id that two sets use.
     pub(super) async fn spawn_discovery(&self, tasks: &mut Tasks) -> anyhow::Result<()> {
         let writer = FleetWriter::new(self.registry.clone(), &self.metrics);
+        self.config.workersets.iter().for_each(|set| self.registry.await_set(&set.name.as_str().into()));
         for set in &self.config.workersets {
-            let profile = self.config.profiles.iter().find(|p| p.name == set.profile);
-            let profile = profile.with_context(|| format!("worker set `{}` names no profile", set.name))?;
             let Discovery::Static { workers_file } = &set.discovery else { continue };
-            let set = Arc::new(WorkerSet {
-                name: set.name.as_str().into(),
-                profile: Arc::new(profile.clone()),
-                kv_block_size: set.kv_block_size,
-                render_url: set.render_url.clone(),
-            });
+            let set = self.worker_set(set)?;
             let mut file =
                 StaticFile::new(set, (workers_file.clone(), self.config.mock_mode), writer.clone());
             file.load_once().await?;
             tasks.spawn(async move { ("discovery", never(files::follow(file).await)) });
         }
-        Ok(())
+        self.spawn_cluster(&writer, tasks)
+    }
+
+    /// A worker set of the configuration, as the fleet has it.
+    pub(super) fn worker_set(&self, set: &WorkerSetConfig) -> anyhow::Result<Arc<WorkerSet>> {
+        let profile = self.profiles.iter().find(|profile| profile.name == set.profile).cloned();
+        let profile = profile.with_context(|| format!("worker set `{}` names no profile", set.name))?;
+        let (kv_block_size, render_url) = (set.kv_block_size, set.render_url.clone());
+        Ok(WorkerSet { name: set.name.as_str().into(), profile, kv_block_size, render_url }.into())
     }
 
     /// Keeps TLS as its files say; `None`: there is none.

@@ -107,7 +107,7 @@ impl Following {
                 let (found, refused) = spec.engines.at(&read(&all, self.cluster.addresses), &known);
                 self.place(&spec, (found, refused.tell()), all.len());
             } else {
-                self.seen.send_replace(Seen::default());
+                self.seen.send_if_modified(|seen| seen.listed.take().is_some());
             }
             tokio::select! {
                 never = &mut run => match never {},

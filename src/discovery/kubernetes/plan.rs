@@ -98,3 +98,6 @@ fn created(resource: &InferenceWorkerSet) -> Option<String> {
     let created = resource.metadata.creation_timestamp.as_ref()?;
     serde_json::to_value(created).ok()?.as_str().map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests;

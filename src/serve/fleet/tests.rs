@@ -29,6 +29,7 @@ fn worker(id: u64, set: &str, running: u8) -> WorkerView {
     WorkerView {
         id: WorkerId(id),
         name: format!("w{id}").into(),
+        generation: 1,
         workerset: set.into(),
         endpoint: "10.0.0.1:8000".into(),
         models: vec!["m".into()],

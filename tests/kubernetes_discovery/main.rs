@@ -1,0 +1,16 @@
+//! Workers from a real Kubernetes API server, as the real server's `/api/fleet` shows them.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../apiserver/mod.rs"]
+mod apiserver;
+mod objects;
+mod outage;
+mod pools;
+#[path = "../kubernetes/proxy.rs"]
+mod proxy;
+mod resources;
+mod rights;
+mod scale;
+mod site;
+mod slices;
