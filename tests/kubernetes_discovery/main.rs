@@ -4,6 +4,7 @@
 
 #[path = "../apiserver/mod.rs"]
 mod apiserver;
+mod engines;
 mod objects;
 mod outage;
 mod pools;
