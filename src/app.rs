@@ -19,6 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use futures::future::OptionFuture;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -32,6 +33,7 @@ use crate::{
     cache::CacheIndex,
     config::{Config, Profile, load_workers},
     fleet::Registry,
+    kubernetes::Release,
     load::LoadTable,
     observe::Metrics,
     prompt::{Tokenizers, http_client},
@@ -90,6 +92,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 pub struct App {
     config: Config,
     profiles: Vec<Arc<Profile>>,
+    /// Its name among the replicas.
+    replica: Arc<str>,
     listener: TcpListener,
     admin_listener: Option<TcpListener>,
     metrics: Metrics,
@@ -127,6 +131,7 @@ impl App {
             tokenizers: Tokenizers::new(config.tokenize.clone(), client.clone(), &metrics),
             profiles: config.profiles.iter().cloned().map(Arc::new).collect(),
             config,
+            replica: services::replica(),
             listener,
             admin_listener,
             metrics,
@@ -158,7 +163,8 @@ impl App {
         let draining = Arc::new(AtomicBool::new(false));
         let stop_serving = CancellationToken::new();
         let mut tasks: JoinSet<(&'static str, Task)> = JoinSet::new();
-        self.spawn_discovery(&mut tasks).await?;
+        let (desk, release) = self.spawn_statuses(&mut tasks).unzip();
+        self.spawn_discovery(desk, &mut tasks).await?;
         self.spawn_upkeep(&mut tasks);
         let (ready, is_ready) = watch::channel(false);
         tasks.spawn(tasks::readiness(
@@ -191,11 +197,15 @@ impl App {
         }
         tracing::info!("shutting down: not ready, requests in flight go on");
         draining.store(true, Ordering::Relaxed);
-        tokio::time::sleep(NOT_READY).await;
-        stop_serving.cancel();
-        if tokio::time::timeout(DRAIN, front.join_next()).await.is_err() {
-            tracing::warn!(after = ?DRAIN, "requests were still in flight at the end of the drain");
-        }
+        let drained = async {
+            tokio::time::sleep(NOT_READY).await;
+            stop_serving.cancel();
+            if tokio::time::timeout(DRAIN, front.join_next()).await.is_err() {
+                tracing::warn!(after = ?DRAIN, "requests were still in flight at the end of the drain");
+            }
+        };
+        let given_up = OptionFuture::from(release.map(Release::give_up));
+        tokio::join!(drained, given_up);
         Ok(())
     }
 

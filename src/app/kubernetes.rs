@@ -9,13 +9,11 @@ use crate::{
     discovery::{
         FleetWriter,
         kubernetes::{
-            Addresses, Cluster, Condition, Configured, Named, Resources, Standing, Standings, follow_pool,
-            follow_service, watch_nodes,
+            Addresses, Cluster, Configured, Named, Resources, follow_pool, follow_service, watch_nodes,
         },
     },
-    kubernetes::{self, Client, Watches},
+    kubernetes::{self, Client, Release, StatusDesk, Watches},
     observe::Metrics,
-    policy::crd::InferenceWorkerSet,
 };
 
 use super::{
@@ -57,8 +55,28 @@ fn needed_for(config: &Config) -> Option<String> {
 }
 
 impl App {
+    /// Contends for leadership and writes statuses, where there is something to write or an election is asked for.
+    pub(super) fn spawn_statuses(&self, tasks: &mut Tasks) -> Option<(StatusDesk, Release)> {
+        let election = &self.config.leader_election;
+        if !self.config.kubernetes.enabled && !election.enabled {
+            return None;
+        }
+        let client = self.kubernetes.as_ref()?.client.clone();
+        let identity = self.replica.to_string();
+        let (leadership, electing, release) =
+            kubernetes::elect(client.clone(), election, identity, &self.metrics);
+        let (desk, writing) = StatusDesk::new(client, leadership, &self.metrics);
+        tasks.spawn(async move { ("leader election", never(electing.await)) });
+        tasks.spawn(async move { ("statuses", never(writing.await)) });
+        Some((desk, release))
+    }
+
     /// Follows what the API server says of workers.
-    pub(super) fn spawn_cluster(&self, writer: &FleetWriter, tasks: &mut Tasks) -> anyhow::Result<()> {
+    pub(super) fn spawn_cluster(
+        &self,
+        (writer, desk): (&FleetWriter, Option<StatusDesk>),
+        tasks: &mut Tasks,
+    ) -> anyhow::Result<()> {
         let Some(Kubernetes { client, watches }) = self.kubernetes.clone() else { return Ok(()) };
         let discovered = |set: &&WorkerSetConfig| !matches!(set.discovery, Discovery::Static { .. });
         let sets: Vec<_> = self.config.workersets.iter().filter(discovered).collect();
@@ -72,8 +90,8 @@ impl App {
         for set in sets {
             self.spawn_set(set, cluster.clone(), tasks)?;
         }
-        if self.config.kubernetes.enabled {
-            self.spawn_resources(cluster, tasks);
+        if let Some(desk) = desk.filter(|_| self.config.kubernetes.enabled) {
+            self.spawn_resources((cluster, desk), tasks);
         }
         Ok(())
     }
@@ -100,32 +118,19 @@ impl App {
         Ok(())
     }
 
-    fn spawn_resources(&self, cluster: Cluster, tasks: &mut Tasks) {
+    fn spawn_resources(&self, (cluster, desk): (Cluster, StatusDesk), tasks: &mut Tasks) {
         let config = self.config.kubernetes.clone();
         let configured = Configured {
             profiles: self.profiles.clone(),
             defaults: config.discovery_defaults,
             workersets: self.config.workersets.iter().map(|set| set.name.clone()).collect(),
         };
-        let resources = Resources::new(cluster, self.registry.clone(), (configured, Unsaid));
+        let resources = Resources::new(cluster, self.registry.clone(), (configured, desk));
         tasks.spawn(async move {
             let ended = resources.run(&config).await;
             ("InferenceWorkerSets", ended.context("following a resource"))
         });
     }
-}
-
-/// Nobody is told.
-#[derive(Clone)]
-struct Unsaid;
-
-impl Standings for Unsaid {
-    fn say(&self, resource: &InferenceWorkerSet, standing: &Standing) {
-        let holds = |condition: &Condition| (condition.kind, condition.reason);
-        tracing::debug!(name = ?resource.metadata.name, conditions = ?standing.conditions.each_ref().map(holds));
-    }
-
-    fn forget(&self, _: &InferenceWorkerSet) {}
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ impl App {
             pipeline: pipeline.clone(),
             budget: budget.clone(),
             observation_ttl: self.config.observation_ttl,
-            replica: replica(),
+            replica: self.replica.clone(),
             rng: StdRng::from_os_rng(),
         };
         let parts = Parts {
@@ -106,7 +106,7 @@ impl App {
 }
 
 /// Names this process among the replicas: by its host where that is known, and by chance, for two on one host.
-fn replica() -> Arc<str> {
+pub(super) fn replica() -> Arc<str> {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kinference".to_owned());
     format!("{host}-{:08x}", rand::random::<u32>()).into()
 }

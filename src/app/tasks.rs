@@ -18,6 +18,7 @@ use crate::{
     files,
     fleet::{self, Registry, WorkerSet},
     ingest::{kv::KvMetrics, models::ModelsPoller, scrape::Scraper},
+    kubernetes::StatusDesk,
     serve::Tls,
 };
 
@@ -33,7 +34,11 @@ impl App {
     ///
     /// # Errors
     /// A workers file that does not load, or an id that two sets use.
-    pub(super) async fn spawn_discovery(&self, tasks: &mut Tasks) -> anyhow::Result<()> {
+    pub(super) async fn spawn_discovery(
+        &self,
+        desk: Option<StatusDesk>,
+        tasks: &mut Tasks,
+    ) -> anyhow::Result<()> {
         let writer = FleetWriter::new(self.registry.clone(), &self.metrics);
         self.config.workersets.iter().for_each(|set| self.registry.await_set(&set.name.as_str().into()));
         for set in &self.config.workersets {
@@ -44,7 +49,7 @@ impl App {
             file.load_once().await?;
             tasks.spawn(async move { ("discovery", never(files::follow(file).await)) });
         }
-        self.spawn_cluster(&writer, tasks)
+        self.spawn_cluster((&writer, desk), tasks)
     }
 
     /// A worker set of the configuration, as the fleet has it.

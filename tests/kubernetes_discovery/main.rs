@@ -15,3 +15,4 @@ mod rights;
 mod scale;
 mod site;
 mod slices;
+mod statuses;

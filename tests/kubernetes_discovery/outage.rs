@@ -103,7 +103,7 @@ async fn gone_for(cut: Duration, stalled: Duration) {
 
 #[tokio::test]
 async fn requests_are_served_while_the_api_server_is_away() {
-    gone_for(Duration::from_secs(5), Duration::from_secs(2)).await;
+    gone_for(Duration::from_secs(10), Duration::from_secs(2)).await;
 }
 
 #[tokio::test]

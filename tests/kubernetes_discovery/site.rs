@@ -82,6 +82,10 @@ impl Server {
         Self { child, admin, picker: PickerClient::new(channel), _dir: dir }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub async fn get(&self, path: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.admin);
         let response = timeout(PATIENCE, reqwest::get(url)).await.unwrap().unwrap();

@@ -21,9 +21,8 @@ pub use address::Addresses;
 pub use configured::{Named, follow_pool, follow_service};
 pub use follow::Cluster;
 pub use nodes::{Nodes, watch_nodes};
-pub use resources::{Resources, Standings};
+pub use resources::Resources;
 pub use spec::Configured;
-pub use standing::{Condition, Standing};
 
 #[cfg(test)]
 mod tests;

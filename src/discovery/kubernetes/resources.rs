@@ -12,29 +12,21 @@ use super::{
     follow::{Cluster, Following, news},
     plan::{Key, Planned, key_text, plan},
     spec::{Configured, SetSpec},
-    standing::{Seen, Standing, standing},
+    standing::{Seen, standing},
 };
 use crate::{
     config::KubernetesConfig,
     fleet::Registry,
-    kubernetes::{Selector, Watched},
+    kubernetes::{Selector, StatusDesk, Watched},
     policy::crd::InferenceWorkerSet,
 };
 
-/// Who is told how resources stand.
-pub trait Standings: Clone + Send + Sync + 'static {
-    /// A resource stands like this now.
-    fn say(&self, resource: &InferenceWorkerSet, standing: &Standing);
-    /// It is no more.
-    fn forget(&self, resource: &InferenceWorkerSet);
-}
-
 /// Worker sets from resources.
-pub struct Resources<S> {
+pub struct Resources {
     cluster: Cluster,
     registry: Arc<Registry>,
     configured: Configured,
-    standings: S,
+    desk: StatusDesk,
     planned: BTreeMap<Key, Planned>,
     running: BTreeMap<Key, Running>,
     tasks: JoinSet<Infallible>,
@@ -47,12 +39,16 @@ struct Running {
     task: AbortHandle,
 }
 
-impl<S: Standings> Resources<S> {
+impl Resources {
     /// None yet. Until they have been listed, it is not known which worker sets there are.
-    pub fn new(cluster: Cluster, registry: Arc<Registry>, (configured, standings): (Configured, S)) -> Self {
+    pub fn new(
+        cluster: Cluster,
+        registry: Arc<Registry>,
+        (configured, desk): (Configured, StatusDesk),
+    ) -> Self {
         registry.await_more(true);
         let (planned, running, tasks) = (BTreeMap::new(), BTreeMap::new(), JoinSet::new());
-        Self { cluster, registry, configured, standings, planned, running, tasks }
+        Self { cluster, registry, configured, desk, planned, running, tasks }
     }
 
     /// Follows those that `config` selects, for ever.
@@ -91,7 +87,7 @@ impl<S: Standings> Resources<S> {
                 self.end(key, old).await?;
             }
             if new.is_none() {
-                self.standings.forget(&old.resource);
+                self.desk.forget(&*old.resource);
             }
         }
         for (key, new) in &now {
@@ -115,7 +111,7 @@ impl<S: Standings> Resources<S> {
             let (planned_to, planned) = watch::channel(planned.clone());
             let (seen_to, seen) = watch::channel(Seen::default());
             let following = Following::new(self.cluster.clone(), spec, seen_to);
-            let speaking = speak(self.standings.clone(), planned, seen);
+            let speaking = speak(self.desk.clone(), planned, seen);
             let task = self.tasks.spawn(async {
                 tokio::select! {
                     never = following.run() => never,
@@ -150,15 +146,15 @@ impl<S: Standings> Resources<S> {
 }
 
 /// Says how a resource stands, at first and at every change.
-async fn speak<S: Standings>(
-    standings: S,
+async fn speak(
+    desk: StatusDesk,
     mut planned: watch::Receiver<Planned>,
     mut seen: watch::Receiver<Seen>,
 ) -> Infallible {
     loop {
         {
             let (planned, seen) = (planned.borrow_and_update(), seen.borrow_and_update());
-            standings.say(&planned.resource, &standing(&planned, &seen));
+            desk.say(&*planned.resource, standing(&planned, &seen));
         }
         tokio::select! {
             () = news(&mut planned) => {}

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The most data-parallel ranks of an engine: each is a connection or two.
-const MAX_RANKS: u32 = 64;
+const MAX_RANKS: u32 = 256;
 
 /// A worker set whose engines are found.
 #[derive(Clone, Debug, PartialEq)]

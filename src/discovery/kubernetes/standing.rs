@@ -4,6 +4,7 @@ use super::{
     plan::Planned,
     spec::{Refusal, SetSpec, Source},
 };
+use crate::kubernetes::status::{Verdict, Wanted};
 
 /// What was seen of a worker set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,63 +19,40 @@ pub struct Seen {
     pub left_out: Option<String>,
 }
 
-/// One condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    /// Its type.
-    pub kind: &'static str,
-    /// Whether it holds.
-    pub holds: bool,
-    /// Why, in one word.
-    pub reason: &'static str,
-    /// Why, for people.
-    pub message: String,
-}
-
-/// All that is said of a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// `Accepted`, `ResolvedRefs`, `Ready`.
-    pub conditions: [Condition; 3],
-    /// Engines found.
-    pub workers: usize,
-    /// Of these, the ones that take requests.
-    pub ready_workers: usize,
-}
-
-/// How a resource stands of which that much was seen.
-pub fn standing(planned: &Planned, seen: &Seen) -> Standing {
-    let conditions = match &planned.in_force {
-        Some(spec) => [accepted(planned.refusal.as_ref(), true), resolved(spec, seen), ready(seen)],
-        None => {
-            let message = "nothing of this resource is in force".to_owned();
-            let not =
-                |kind| Condition { kind, holds: false, reason: "NotAccepted", message: message.clone() };
-            [accepted(planned.refusal.as_ref(), false), not("ResolvedRefs"), not("Ready")]
-        }
+/// What the status of a resource is to say of which that much was seen.
+pub fn standing(planned: &Planned, seen: &Seen) -> Wanted {
+    let in_force = planned.in_force.as_ref();
+    let accepted = accepted(planned.refusal.as_ref(), in_force.is_some());
+    let conditions = match in_force {
+        Some(spec) => vec![accepted, resolved(spec, seen), ready(seen)],
+        None => vec![accepted, not_accepted("ResolvedRefs"), not_accepted("Ready")],
     };
-    Standing { conditions, workers: seen.workers, ready_workers: seen.ready }
+    let counts = [("workers", seen.workers), ("readyWorkers", seen.ready)];
+    Wanted {
+        conditions,
+        fields: counts.into_iter().map(|(name, count)| (name.into(), count.into())).collect(),
+    }
 }
 
-fn accepted(refusal: Option<&Refusal>, in_force: bool) -> Condition {
+fn not_accepted(kind: &'static str) -> Verdict {
+    let message = "nothing of this resource is in force".to_owned();
+    Verdict { kind, holds: false, reason: "NotAccepted", message }
+}
+
+fn accepted(refusal: Option<&Refusal>, in_force: bool) -> Verdict {
     let kind = "Accepted";
     match refusal {
         None => {
-            Condition { kind, holds: true, reason: "Accepted", message: "the worker set is in force".into() }
+            Verdict { kind, holds: true, reason: "Accepted", message: "the worker set is in force".into() }
         }
         Some(Refusal { reason, message }) => {
             let meanwhile = if in_force { "; what was accepted before stays in force" } else { "" };
-            Condition {
-                kind,
-                holds: false,
-                reason: reason.as_str(),
-                message: format!("{message}{meanwhile}"),
-            }
+            Verdict { kind, holds: false, reason: reason.as_str(), message: format!("{message}{meanwhile}") }
         }
     }
 }
 
-fn resolved(spec: &SetSpec, seen: &Seen) -> Condition {
+fn resolved(spec: &SetSpec, seen: &Seen) -> Verdict {
     let (holds, reason, mut message) = match (&spec.source, seen.listed) {
         (None, _) => (false, "NoSource", "nothing says where its engines are".into()),
         (Some(source), None) => (false, "Pending", format!("{} are not listed yet", what(source))),
@@ -93,7 +71,7 @@ fn resolved(spec: &SetSpec, seen: &Seen) -> Condition {
     if let Some(left_out) = &seen.left_out {
         message = format!("{message}; left out: {left_out}");
     }
-    Condition { kind: "ResolvedRefs", holds, reason, message }
+    Verdict { kind: "ResolvedRefs", holds, reason, message }
 }
 
 fn what(source: &Source) -> String {
@@ -105,8 +83,8 @@ fn what(source: &Source) -> String {
     }
 }
 
-fn ready(seen: &Seen) -> Condition {
+fn ready(seen: &Seen) -> Verdict {
     let message = format!("{} of {} workers take requests", seen.ready, seen.workers);
     let (holds, reason) = if seen.ready > 0 { (true, "WorkersReady") } else { (false, "NoReadyWorkers") };
-    Condition { kind: "Ready", holds, reason, message }
+    Verdict { kind: "Ready", holds, reason, message }
 }

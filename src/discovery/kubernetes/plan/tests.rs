@@ -6,11 +6,14 @@ use serde_json::{Value, json};
 use super::{
     super::{
         spec::Source,
-        standing::{Seen, Standing, standing},
+        standing::{Seen, standing},
     },
     *,
 };
-use crate::config::{PortDefaults, Profile};
+use crate::{
+    config::{PortDefaults, Profile},
+    kubernetes::status::{Verdict, Wanted},
+};
 
 fn configured() -> Configured {
     let profiles = ["p", "q"].map(|name| Arc::new(Profile { name: name.into(), ..Profile::default() }));
@@ -46,10 +49,9 @@ fn of<'a>(planned: &'a BTreeMap<Key, Planned>, namespace: &str, name: &str) -> &
 }
 
 /// `Accepted/reason`, `ResolvedRefs/reason`, `Ready/reason`; `!` for what does not hold.
-fn shown(standing: &Standing) -> String {
-    let one =
-        |c: &super::super::standing::Condition| format!("{}{}", if c.holds { "" } else { "!" }, c.reason);
-    standing.conditions.each_ref().map(one).join(" ")
+fn shown(standing: &Wanted) -> String {
+    let one = |c: &Verdict| format!("{}{}", if c.holds { "" } else { "!" }, c.reason);
+    standing.conditions.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -98,6 +100,7 @@ fn a_change_that_is_refused_leaves_what_was_in_force() {
     assert!(standing.conditions[0].message.ends_with("what was accepted before stays in force"));
     assert!(standing.conditions[1].message.ends_with("left out: x: loopback"));
     assert_eq!(standing.conditions[2].message, "1 of 2 workers take requests");
+    assert_eq!(json!(standing.fields), json!({"workers": 2, "readyWorkers": 1}));
     // Refused again, it still stays; and what was never accepted has nothing to stay.
     assert_eq!(plan(&[bad.clone()], &configured, &second), second);
     assert_eq!(of(&planned(&[bad]), "n", "x").in_force, None);
@@ -115,14 +118,14 @@ fn everything_that_is_wrong_is_said_at_once() {
         refusal.message
     };
     let all =
-        wrong(json!({"kvBlockSize": 0, "modelName": " ", "renderUrl": "ftp://x", "kvEvents": {"ranks": 65},
+        wrong(json!({"kvBlockSize": 0, "modelName": " ", "renderUrl": "ftp://x", "kvEvents": {"ranks": 257},
         "service": null}));
     for words in [
         "spec.service and spec.selector",
         "kvBlockSize is 0",
         "modelName is empty",
         "`ftp://x`",
-        "ranks is 65",
+        "ranks is 257",
     ] {
         assert!(all.contains(words), "{words:?} is not in {all}");
     }
