@@ -197,15 +197,8 @@ impl App {
         }
         tracing::info!("shutting down: not ready, requests in flight go on");
         draining.store(true, Ordering::Relaxed);
-        let drained = async {
-            tokio::time::sleep(NOT_READY).await;
-            stop_serving.cancel();
-            if tokio::time::timeout(DRAIN, front.join_next()).await.is_err() {
-                tracing::warn!(after = ?DRAIN, "requests were still in flight at the end of the drain");
-            }
-        };
         let given_up = OptionFuture::from(release.map(Release::give_up));
-        tokio::join!(drained, given_up);
+        tokio::join!(drain(&stop_serving, &mut front), given_up);
         Ok(())
     }
 
@@ -222,6 +215,14 @@ impl App {
         }
         tracing::info!(%grpc, admin = admin.as_deref().unwrap_or("off"), tls = tls.is_some(), mtls = !anybody, "listening");
         Ok(())
+    }
+}
+
+async fn drain<T: 'static>(stop_serving: &CancellationToken, front: &mut JoinSet<T>) {
+    tokio::time::sleep(NOT_READY).await;
+    stop_serving.cancel();
+    if tokio::time::timeout(DRAIN, front.join_next()).await.is_err() {
+        tracing::warn!(after = ?DRAIN, "requests were still in flight at the end of the drain");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Workers from a real Kubernetes API server, as the real server's `/api/fleet` shows them.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::print_stderr, reason = "what was measured is shown")]
 
 #[path = "../apiserver/mod.rs"]
 mod apiserver;

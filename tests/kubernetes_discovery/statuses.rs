@@ -16,7 +16,6 @@ use crate::{
 /// of workers; the message of the first.
 async fn stands(space: &Space, name: &str, reasons: &str, counts: (u32, u32)) -> String {
     let api = space.api::<InferenceWorkerSet>();
-    let mut last = String::new();
     eventually("the status", async || {
         let resource = api.get(name).await.unwrap();
         let status = resource.status?;
@@ -25,10 +24,6 @@ async fn stands(space: &Space, name: &str, reasons: &str, counts: (u32, u32)) ->
             format!("{}{}", if c.status == "True" { "" } else { "!" }, c.reason)
         };
         let now = status.conditions.iter().map(shown).collect::<Vec<_>>().join(" ");
-        if now != last {
-            eprintln!("{name}: {now} {}/{}", status.ready_workers, status.workers);
-            last.clone_from(&now);
-        }
         let current = status.observed_generation == resource.metadata.generation;
         let is_so = current && now == reasons && (status.workers, status.ready_workers) == counts;
         is_so.then(|| status.conditions[0].message.clone())

@@ -72,7 +72,7 @@ fn conflict(
     let name = name(resource);
     let shown = |resource: &InferenceWorkerSet| format!("InferenceWorkerSet `{}`", key_text(&key(resource)));
     let other = match configured.workersets.iter().any(|other| other == name) {
-        true => format!("a `[[workerset]]` of Kinference's configuration"),
+        true => "a `[[workerset]]` of Kinference's configuration".to_owned(),
         false if key(owner) != key(resource) => format!("{}, which is older", shown(owner)),
         false => return None,
     };

@@ -88,7 +88,7 @@ fn a_change_that_is_refused_leaves_what_was_in_force() {
     let (configured, good) = (configured(), resource("n", "x", 5, json!({})));
     let first = planned(&[good]);
     let bad = resource("n", "x", 5, json!({"profile": "nope"}));
-    let second = plan(&[bad.clone()], &configured, &first);
+    let second = plan(std::slice::from_ref(&bad), &configured, &first);
     let refused = of(&second, "n", "x");
     assert_eq!(refused.in_force, of(&first, "n", "x").in_force);
     let refusal = refused.refusal.clone().unwrap();
@@ -102,7 +102,7 @@ fn a_change_that_is_refused_leaves_what_was_in_force() {
     assert_eq!(standing.conditions[2].message, "1 of 2 workers take requests");
     assert_eq!(json!(standing.fields), json!({"workers": 2, "readyWorkers": 1}));
     // Refused again, it still stays; and what was never accepted has nothing to stay.
-    assert_eq!(plan(&[bad.clone()], &configured, &second), second);
+    assert_eq!(plan(std::slice::from_ref(&bad), &configured, &second), second);
     assert_eq!(of(&planned(&[bad]), "n", "x").in_force, None);
     // Another resource of that name has never been accepted.
     let another = resource("n", "x", 1, json!({"profile": "nope"}));
