@@ -73,7 +73,7 @@ async fn ranks_that_an_engine_tells_of_are_followed_also_after_its_restart() {
     let prompt = PromptTokens { ids: ids(9).into(), ..PromptTokens::default() };
     assert_eq!(router.index.overlap(&block_keys(&prompt, BLOCK))[&ID].confirmed, 4);
     let text = reqwest::get(sim.url("/metrics")).await.unwrap().text().await.unwrap();
-    assert_eq!(scrape::parse(&text, "tiny").unwrap().requests, 2.0, "those of both ranks");
+    assert_eq!(scrape::parse(&text, Some("tiny")).unwrap().requests, 2.0, "those of both ranks");
 
     sim.child.kill().await.unwrap();
     router.reaches(KvState::Disconnected, 0).await;
