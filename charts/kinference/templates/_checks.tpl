@@ -1,0 +1,20 @@
+{{- /* What values.schema.json can't say: how values relate. */}}
+{{- define "kinference.checks" -}}
+{{- $least := add .Values.preStopSeconds 31 | int }}
+{{- $grace := int .Values.terminationGracePeriodSeconds }}
+{{- if lt $grace $least }}
+{{- fail (printf "terminationGracePeriodSeconds is %d: it must be at least %d, which is preStopSeconds and 31 seconds of draining" $grace $least) }}
+{{- end }}
+{{- with .Values.autoscaling }}
+{{- if gt (int .minReplicas) (int .maxReplicas) }}
+{{- fail (printf "autoscaling.minReplicas is %d: it must be at most autoscaling.maxReplicas, %d" (int .minReplicas) (int .maxReplicas)) }}
+{{- end }}
+{{- end }}
+{{- range $set := .Values.config.workerset }}
+{{- $discovery := $set.discovery | default dict }}
+{{- $file := $discovery.workers_file | default "" }}
+{{- if and $file (not (contains "/" $file)) (not (hasKey $.Values.workers $file)) }}
+{{- fail (printf "config.workerset %q has the workers_file %q: it must be a file of `workers`, or a path that extraVolumeMounts provides" $set.name $file) }}
+{{- end }}
+{{- end }}
+{{- end }}
