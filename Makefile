@@ -46,7 +46,7 @@ test-kubernetes: ## Only the tests with a real Kubernetes API server
 charts: ## Renew the snapshots, the schema and the README of the charts
 	@helm=$$($(TOOL) helm); \
 	set -x; \
-	KINFERENCE_TEST_HELM=$$helm KINFERENCE_RENEW=1 cargo test --quiet --locked --test charts renewable
+	KINFERENCE_TEST_HELM=$$helm KINFERENCE_RENEW=1 cargo test --quiet --locked --test charts renewable -- --test-threads=1
 
 .PHONY: lint
 lint: fmt clippy deny machete typos hadolint proto ## All that can be said without running it

@@ -13,7 +13,7 @@ pub fn envoy() -> Option<PathBuf> {
 
 /// The program of that name to test with, or `None` after saying that there is none.
 pub fn tool(name: &str, variable: &str) -> Option<PathBuf> {
-    if let Some(path) = env::var_os(variable) {
+    if let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) {
         return Some(path.into());
     }
     let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache").join(name);
