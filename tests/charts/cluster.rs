@@ -60,7 +60,9 @@ impl Kubectl {
         for file in yaml_files("tests/crds") {
             self.apply(&read(file));
         }
-        self.apply(&serde_json::to_string(&InferenceWorkerSet::crd()).unwrap());
+        self.apply(
+            &serde_json::to_string(&InferenceWorkerSet::crd()).unwrap().replace(r#""format":"uint32","#, ""),
+        );
         self.run(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], "").unwrap();
     }
 }
@@ -99,8 +101,8 @@ fn an_api_server_takes_every_chart_and_every_sample() {
 fn samples_name_the_service_that_the_chart_makes() {
     let Some(helm) = Helm::find() else { return };
     let rendered = helm.render(Path::new("config/samples/values/two-replicas.yaml"));
-    let objects = objects(&rendered);
-    let service = of_kind(&objects, "Service")[0];
+    let installed = objects(&rendered);
+    let service = of_kind(&installed, "Service")[0];
     let port = service["spec"]["ports"][0]["port"].as_u64().unwrap();
     for file in yaml_files("config/samples") {
         for pool in of_kind(&objects(&read(&file)), "InferencePool") {

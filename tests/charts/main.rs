@@ -11,6 +11,7 @@
 mod apiserver;
 mod cluster;
 mod configuration;
+mod documented;
 mod helm;
 mod lint;
 mod rbac;

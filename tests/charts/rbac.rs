@@ -173,6 +173,20 @@ async fn allowed(client: &Client) -> BTreeSet<String> {
     asked.filter_map(|allowed| async { allowed }).collect().await
 }
 
+/// What every cluster comes with and the test API server does not: everybody may ask about themselves.
+fn basic_rights() -> String {
+    let name = "system:basic-user";
+    let rule = json!({"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews"], "verbs": ["create"]});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
+    let group =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"});
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}, "subjects": [group],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+    });
+    json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string()
+}
+
 /// The account and its rights out of what was rendered, as a list.
 fn rights(rendered: &str) -> String {
     let mut objects = objects(rendered);
@@ -200,6 +214,7 @@ async fn a_pod_may_do_what_its_features_need_and_nothing_else() {
     for namespace in NAMESPACES.iter().filter(|namespace| !namespace.is_empty()) {
         kubectl.run(&["create", "namespace", namespace], "").unwrap();
     }
+    kubectl.apply(&basic_rights());
     for case in CASES {
         let rights = rights(&helm.template(case.args).unwrap());
         kubectl.apply(&rights);
