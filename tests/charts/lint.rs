@@ -2,10 +2,18 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::{
     helm::{CHART, Helm, values_files},
-    root,
+    read, root,
 };
+
+#[test]
+fn the_chart_installs_the_version_that_it_came_with() {
+    let chart: Value = serde_saphyr::from_str(&read("charts/kinference/Chart.yaml")).unwrap();
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+}
 
 #[test]
 fn helm_finds_nothing_to_say() {

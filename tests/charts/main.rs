@@ -13,6 +13,7 @@ mod cluster;
 mod configuration;
 mod documented;
 mod helm;
+mod life;
 mod lint;
 mod rbac;
 mod readme;

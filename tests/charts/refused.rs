@@ -56,6 +56,10 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["/config/profile/0/picker", "'topk' not allowed"],
     ),
     // How values relate.
+    (
+        r#"service={"headless": true, "type": "NodePort"}"#,
+        &["service.headless is true: service.type must then be ClusterIP"],
+    ),
     ("preStopSeconds=20", &["terminationGracePeriodSeconds is 45: it must be at least 51"]),
     (
         "autoscaling.minReplicas=9",

@@ -10,6 +10,9 @@
 {{- fail (printf "autoscaling.minReplicas is %d: it must be at most autoscaling.maxReplicas, %d" (int .minReplicas) (int .maxReplicas)) }}
 {{- end }}
 {{- end }}
+{{- if and .Values.service.headless (ne .Values.service.type "ClusterIP") }}
+{{- fail (printf "service.headless is true: service.type must then be ClusterIP, not %s" .Values.service.type) }}
+{{- end }}
 {{- range $set := .Values.config.workerset }}
 {{- $discovery := $set.discovery | default dict }}
 {{- $file := $discovery.workers_file | default "" }}
