@@ -59,7 +59,7 @@ impl Kubectl {
     pub fn define(&self) {
         let ours =
             serde_json::to_string(&InferenceWorkerSet::crd()).unwrap().replace(r#""format":"uint32","#, "");
-        let all = yaml_files("tests/crds").into_iter().map(read).chain([ours]);
+        let all = yaml_files("tests/charts/kinds").into_iter().map(read).chain([ours]);
         self.apply(&all.collect::<Vec<_>>().join("\n---\n"));
         self.run(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], "").unwrap();
     }
