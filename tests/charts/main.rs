@@ -19,6 +19,7 @@ mod rbac;
 mod readme;
 mod refused;
 mod renewable;
+mod running;
 mod schema;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../tools/mod.rs"]

@@ -53,16 +53,16 @@ const NAMESPACES: &[&str] = &["", NAMESPACE, "engines", "elsewhere"];
 
 /// Worker sets from the resources of all namespaces, or of one.
 const WORKER_SETS: &[&str] = &[
-    "list,watch kinference.buoyant.io/inferenceworkersets",
+    "get,list,watch kinference.buoyant.io/inferenceworkersets",
     "patch kinference.buoyant.io/inferenceworkersets/status",
     "list,watch discovery.k8s.io/endpointslices",
     "list,watch /pods",
 ];
 const POLICIES: &[&str] = &[
-    "list,watch kinference.buoyant.io/inferencepools",
-    "list,watch kinference.buoyant.io/inferencepolicies",
-    "list,watch kinference.buoyant.io/inferenceproviders",
-    "list,watch kinference.buoyant.io/gatewaybackends",
+    "get,list,watch kinference.buoyant.io/inferencepools",
+    "get,list,watch kinference.buoyant.io/inferencepolicies",
+    "get,list,watch kinference.buoyant.io/inferenceproviders",
+    "get,list,watch kinference.buoyant.io/gatewaybackends",
     "patch kinference.buoyant.io/inferencepools/status",
     "patch kinference.buoyant.io/inferencepolicies/status",
     "patch kinference.buoyant.io/inferenceproviders/status",
@@ -100,6 +100,14 @@ const CASES: &[Case] = &[
                 NAMESPACE,
                 &["create coordination.k8s.io/leases", "get,update coordination.k8s.io/leases=kinference"],
             ),
+        ],
+    },
+    Case {
+        args: &["--values=charts/kinference/ci/inference-pool.yaml"],
+        account: "kinference",
+        allowed: &[
+            (NAMESPACE, &["list,watch inference.networking.k8s.io/inferencepools", "list,watch /pods"]),
+            ("engines", &["list,watch discovery.k8s.io/endpointslices"]),
         ],
     },
     Case {
@@ -228,8 +236,10 @@ async fn a_pod_may_do_what_its_features_need_and_nothing_else() {
 /// The reviews are no theory: the same account reads pods, or is told which right it lacks.
 async fn reads_for_real(client: &Client, case: &Case) {
     let lists = ListParams::default();
-    let pods = Api::<Pod>::namespaced(client.clone(), "engines").list(&lists).await;
-    assert_eq!(pods.is_ok(), !case.allowed.is_empty(), "{:?}", case.args);
+    let pods = case.allowed.iter().find(|(_, rules)| rules.contains(&"list,watch /pods"));
+    let place = pods.map_or(NAMESPACE, |(place, _)| if *place == "*" { "elsewhere" } else { place });
+    let read = Api::<Pod>::namespaced(client.clone(), place).list(&lists).await;
+    assert_eq!(read.is_ok(), pods.is_some(), "{:?}", case.args);
     let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE).list(&lists).await;
     let refused =
         secrets.map(|secrets| secrets.iter().map(ResourceExt::name_any).collect::<Vec<_>>()).unwrap_err();

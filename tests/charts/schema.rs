@@ -20,11 +20,14 @@ pub fn with_configuration(text: &str) -> String {
 /// The schemas of the configuration file and of an entry of a workers file.
 fn described(doc: &str) -> (Value, Value) {
     let (mut config, mut worker) = (object(), object());
-    let mut section = None;
+    let (mut section, mut keys) = (None, false);
     for line in doc.lines() {
         if let Some(title) = line.strip_prefix("## ") {
             section = Some(title.trim_matches('`'));
-        } else if let (Some(title), Some(row)) = (section, line.strip_prefix("| `")) {
+        }
+        // Other tables are none of keys.
+        keys = line.starts_with("| Key | Type |") || keys && line.starts_with('|');
+        if let (Some(title), Some(row), true) = (section, line.strip_prefix("| `"), keys) {
             let at = match title {
                 "Top level" => &mut config,
                 "Workers file" => &mut worker,

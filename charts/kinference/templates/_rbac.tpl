@@ -6,6 +6,8 @@ Every rule is due to one feature that `config` enables. docs/kubernetes.md has t
 {{- $config := .Values.config }}
 {{- $own := .Release.Namespace }}
 {{- $watch := list "list" "watch" }}
+{{- /* Before a status is written anew, the object is looked at again. */}}
+{{- $keep := prepend $watch "get" }}
 {{- $grants := list }}
 {{- $pods := false }}
 
@@ -14,7 +16,7 @@ Every rule is due to one feature that `config` enables. docs/kubernetes.md has t
 {{- $pods = true }}
 {{- $namespace := $workersets.namespace | default "" }}
 {{- range $rule := list
-  (dict "apiGroups" (list "kinference.buoyant.io") "resources" (list "inferenceworkersets") "verbs" $watch)
+  (dict "apiGroups" (list "kinference.buoyant.io") "resources" (list "inferenceworkersets") "verbs" $keep)
   (dict "apiGroups" (list "kinference.buoyant.io") "resources" (list "inferenceworkersets/status") "verbs" (list "patch"))
   (dict "apiGroups" (list "discovery.k8s.io") "resources" (list "endpointslices") "verbs" $watch)
   (dict "apiGroups" (list "") "resources" (list "pods") "verbs" $watch)
@@ -55,7 +57,7 @@ Every rule is due to one feature that `config` enables. docs/kubernetes.md has t
 {{- $statuses = append $statuses (printf "%s/status" .) }}
 {{- end }}
 {{- range $rule := list
-  (dict "apiGroups" (list "kinference.buoyant.io") "resources" $kinds "verbs" $watch)
+  (dict "apiGroups" (list "kinference.buoyant.io") "resources" $kinds "verbs" $keep)
   (dict "apiGroups" (list "kinference.buoyant.io") "resources" $statuses "verbs" (list "patch"))
 }}
 {{- $grants = append $grants (dict "feature" "policy" "namespace" ($policy.namespace | default "") "rule" $rule) }}
