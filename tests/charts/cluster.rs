@@ -6,9 +6,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kinference::policy::crd::InferenceWorkerSet;
-use kube::CustomResourceExt;
-
 use crate::{
     apiserver::ApiServer,
     helm::{Helm, NAMESPACE, objects, of_kind, values_files},
@@ -56,9 +53,8 @@ impl Kubectl {
     }
 
     /// Defines the kinds of other projects, and our own.
-    pub fn define(&self) {
-        let ours =
-            serde_json::to_string(&InferenceWorkerSet::crd()).unwrap().replace(r#""format":"uint32","#, "");
+    pub fn define(&self, helm: &Helm) {
+        let ours = helm.run(&["template", "charts/kinference-crds"]).unwrap();
         let all = yaml_files("tests/charts/kinds").into_iter().map(read).chain([ours]);
         self.apply(&all.collect::<Vec<_>>().join("\n---\n"));
         self.run(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], "").unwrap();
@@ -79,7 +75,7 @@ fn manifests(helm: &Helm) -> Vec<(PathBuf, String)> {
 fn an_api_server_takes_every_chart_and_every_sample() {
     let Some(helm) = Helm::find() else { return };
     let Some(kubectl) = Kubectl::start() else { return };
-    kubectl.define();
+    kubectl.define(&helm);
     for namespace in [NAMESPACE, "engines"] {
         kubectl.run(&["create", "namespace", namespace], "").unwrap();
     }
@@ -96,7 +92,7 @@ fn an_api_server_takes_every_chart_and_every_sample() {
 fn it_would_say_so_of_a_field_that_does_not_exist() {
     let Some(helm) = Helm::find() else { return };
     let Some(kubectl) = Kubectl::start() else { return };
-    kubectl.define();
+    kubectl.define(&helm);
     kubectl.run(&["create", "namespace", NAMESPACE], "").unwrap();
     let everything = "charts/kinference/ci/everything.yaml";
     let gateways = yaml_files("config/samples").into_iter().map(read);

@@ -26,7 +26,7 @@ fn it_installs_upgrades_and_uninstalls() {
     let run =
         |args: &[&str]| helm.run(&[args, &["--kubeconfig", kubeconfig, "--namespace", NAMESPACE]].concat());
     let everything = ["--values", "charts/kinference/ci/everything.yaml", "--set", "fullnameOverride="];
-    kubectl.define();
+    kubectl.define(&helm);
 
     let notes = run(&["install", "kinference", CHART, "--create-namespace"]).unwrap();
     assert!(notes.contains("serves gRPC over TLS at kinference.inference:9002"), "{notes}");
