@@ -40,13 +40,19 @@ impl ApiServer {
             std::io::stderr().write_all(why).unwrap();
             return None;
         };
+        // A port that the tool found free may be another's before it is bound.
+        let server = (0..3).find_map(|_| Self::try_start(&tool));
+        Some(server.unwrap_or_else(|| panic!("the API server does not start")))
+    }
+
+    fn try_start(tool: &Path) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let started =
             Command::new(tool.join("start")).arg(dir.path()).stderr(Stdio::inherit()).output().unwrap();
-        let own = Own { stop: tool.join("stop"), dir };
-        assert!(started.status.success(), "the API server does not start");
         let kubeconfig = String::from_utf8(started.stdout).unwrap().trim().into();
-        Some(Self { kubeconfig, own: Some(own) })
+        // Dropped, it ends what did start.
+        let server = Self { kubeconfig, own: Some(Own { stop: tool.join("stop"), dir }) };
+        started.status.success().then_some(server)
     }
 
     /// A client with an administrator's rights.

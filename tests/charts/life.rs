@@ -3,7 +3,10 @@
 use crate::{
     cluster::Kubectl,
     helm::{CHART, Helm, NAMESPACE},
+    read,
 };
+
+const CRDS: &str = "charts/kinference-crds";
 
 /// Names of what is there, of those kinds.
 fn there(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
@@ -26,8 +29,12 @@ fn it_installs_upgrades_and_uninstalls() {
     let run =
         |args: &[&str]| helm.run(&[args, &["--kubeconfig", kubeconfig, "--namespace", NAMESPACE]].concat());
     let everything = ["--values", "charts/kinference/ci/everything.yaml", "--set", "fullnameOverride="];
-    kubectl.define(&helm);
+    kubectl.define_others();
 
+    run(&["install", "kinference-crds", CRDS, "--create-namespace"]).unwrap();
+    kubectl.until_established();
+    kubectl.apply(&read("config/samples/worker-set-selector.yaml"));
+    run(&["upgrade", "kinference-crds", CRDS]).unwrap();
     let notes = run(&["install", "kinference", CHART, "--create-namespace"]).unwrap();
     assert!(notes.contains("serves gRPC over TLS at kinference.inference:9002"), "{notes}");
     let kinds = "deployments,services,configmaps,serviceaccounts,poddisruptionbudgets,roles,rolebindings";
@@ -46,4 +53,11 @@ fn it_installs_upgrades_and_uninstalls() {
     run(&["uninstall", "kinference"]).unwrap();
     assert_eq!(there(&kubectl, kinds), Vec::<String>::new());
     assert_eq!(there(&kubectl, "clusterroles,clusterrolebindings"), Vec::<String>::new());
+
+    // The kinds outlive their chart, or their resources would be lost with them; and it can be installed again.
+    run(&["uninstall", "kinference-crds"]).unwrap();
+    let kept = "inferenceworkerset.kinference.buoyant.io/qwen";
+    assert_eq!(there(&kubectl, "inferenceworkersets"), [kept]);
+    run(&["install", "kinference-crds", CRDS]).unwrap();
+    assert_eq!(there(&kubectl, "inferenceworkersets"), [kept]);
 }

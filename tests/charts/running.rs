@@ -87,14 +87,22 @@ fn install(helm: &Helm, kubectl: &Kubectl, more: &[&str]) {
 }
 
 #[test]
-fn the_rights_of_the_chart_are_enough() {
+fn the_rights_of_the_chart_are_enough_and_without_them_it_says_what_it_lacks() {
     let Some(helm) = Helm::find() else { return };
     let Some(kubectl) = Kubectl::start() else { return };
     kubectl.define(&helm);
     // A lease that was not there before counts only once it has run for its duration.
-    let quick = "config.leader_election.lease_duration_secs=2,config.leader_election.renew_grace_secs=1";
-    install(&helm, &kubectl, &["--set", quick]);
+    let quick =
+        ["--set", "config.leader_election.lease_duration_secs=2,config.leader_election.renew_grace_secs=1"];
+    install(&helm, &kubectl, &[&quick[..], &["--set", "rbac.create=false"]].concat());
     kubectl.apply(&read(Path::new("config/samples/worker-set-service.yaml")));
+    let running = Running::start(&kubectl);
+    running.says(
+        "Kinference needs `list` on inferenceworkersets.kinference.buoyant.io in namespace `inference`",
+    );
+    drop(running);
+
+    install(&helm, &kubectl, &quick);
     let running = Running::start(&kubectl);
     let seconds = format!("--timeout={}s", PATIENCE.as_secs());
     let standing =
@@ -103,16 +111,4 @@ fn the_rights_of_the_chart_are_enough() {
     let holder = ["get", "lease/bllmp", "--namespace", NAMESPACE, "--output=jsonpath={.spec.holderIdentity}"];
     assert_ne!(kubectl.run(&holder, "").unwrap(), "");
     assert!(!running.log().contains("refuses"), "{}", running.log());
-}
-
-#[test]
-fn without_them_it_says_what_it_lacks() {
-    let Some(helm) = Helm::find() else { return };
-    let Some(kubectl) = Kubectl::start() else { return };
-    kubectl.define(&helm);
-    install(&helm, &kubectl, &["--set", "rbac.create=false"]);
-    let running = Running::start(&kubectl);
-    running.says(
-        "Kinference needs `list` on inferenceworkersets.kinference.buoyant.io in namespace `inference`",
-    );
 }
