@@ -36,7 +36,6 @@ pub use policy::PolicyConfig;
 pub use profile::{PickerConfig, PredictorConfig, Profile, TokenizeMode};
 pub use rate_limit::RateLimitConfig;
 pub use report::{ConfigError, ConfigErrors, Loaded, Problem, Warnings};
-pub use selector::is_label_selector;
 pub use server::{BodyLimits, Config};
 pub use tls::{TlsConfig, TlsIdentity};
 pub use token_review::TokenReviewConfig;

@@ -13,8 +13,7 @@ pub(super) const fn label_selector<T>() -> Checked<T> {
     })
 }
 
-/// Whether an API server would read it as a label selector that selects by something.
-pub fn is_label_selector(text: &str) -> bool {
+fn is_label_selector(text: &str) -> bool {
     let mut rest = text;
     loop {
         let Some(after) = requirement(rest) else { return false };

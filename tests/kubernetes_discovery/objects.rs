@@ -10,7 +10,7 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kinference::policy::crd::InferenceWorkerSet;
+use kinference::policy::crd::{InferenceWorkerSet, definitions};
 use kube::{
     Api, Client, CustomResourceExt, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -103,7 +103,9 @@ impl Space {
 
     /// The CRD of InferenceWorkerSets.
     pub async fn worker_set_crd(&self) {
-        self.crd(serde_json::to_value(InferenceWorkerSet::crd()).unwrap()).await;
+        let name = InferenceWorkerSet::crd_name();
+        let ours = definitions().iter().find(|crd| crd.metadata.name.as_deref() == Some(name)).unwrap();
+        self.crd(serde_json::to_value(ours).unwrap()).await;
     }
 
     /// A CRD, in service.

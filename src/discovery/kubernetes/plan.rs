@@ -27,6 +27,10 @@ impl Planned {
     pub fn key(&self) -> Key {
         key(&self.resource)
     }
+
+    fn conflicts(&self) -> bool {
+        self.refusal.as_ref().is_some_and(|refusal| refusal.reason == Reason::NameConflict)
+    }
 }
 
 /// What is to become of every resource, given what was planned `before`.
@@ -54,11 +58,19 @@ pub fn plan(
 /// A change that can't be accepted must not take away a fleet that works.
 fn accept(resource: &Arc<InferenceWorkerSet>, configured: &Configured, before: Option<&Planned>) -> Planned {
     let resource = resource.clone();
+    let before =
+        before.filter(|before| before.resource.metadata.uid == resource.metadata.uid && !before.conflicts());
+    let generation = resource.metadata.generation;
+    if let Some(before) =
+        before.filter(|b| generation.is_some() && b.resource.metadata.generation == generation)
+    {
+        // Only its status or its labels are new.
+        return Planned { resource, ..before.clone() };
+    }
     match spec_of(&resource, configured) {
         Ok(spec) => Planned { resource, in_force: Some(spec), refusal: None },
         Err(refusal) => {
-            let same = before.filter(|before| before.resource.metadata.uid == resource.metadata.uid);
-            let in_force = same.and_then(|before| before.in_force.clone());
+            let in_force = before.and_then(|before| before.in_force.clone());
             Planned { resource, in_force, refusal: Some(refusal) }
         }
     }

@@ -118,26 +118,38 @@ fn everything_that_is_wrong_is_said_at_once() {
         refusal.message
     };
     let all =
-        wrong(json!({"kvBlockSize": 0, "modelName": " ", "renderUrl": "ftp://x", "kvEvents": {"ranks": 257},
-        "service": null}));
-    for words in [
-        "spec.service and spec.selector",
-        "kvBlockSize is 0",
-        "modelName is empty",
-        "`ftp://x`",
-        "ranks is 257",
-    ] {
+        wrong(json!({"kvBlockSize": 0, "modelName": "", "renderUrl": "ftp://x", "kvEvents": {"ranks": 257}}));
+    for words in ["spec.kvBlockSize", "spec.modelName", "spec.renderUrl", "spec.kvEvents.ranks"] {
         assert!(all.contains(words), "{words:?} is not in {all}");
     }
-    assert!(wrong(json!({"selector": {"matchLabels": {"a": "b"}}})).contains("exactly one of"));
-    for (selector, words) in [
-        (json!({}), "is empty"),
-        (json!({"matchLabels": {"a b": "c"}}), "must be a label selector"),
-        (json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}), "spec.selector"),
-    ] {
-        let message = wrong(json!({"service": null, "selector": selector}));
-        assert!(message.contains(words), "{message}");
-    }
+    let selects = |selector: Value| wrong(json!({"service": null, "selector": selector}));
+    assert!(wrong(json!({"selector": {"matchLabels": {"a": "b"}}})).contains("either"));
+    assert!(wrong(json!({"service": null})).contains("either"));
+    assert!(selects(json!({})).contains("spec.selector"));
+    assert!(selects(json!({"matchLabels": {"a b": "c"}})).contains("spec.selector"));
+    assert!(
+        selects(json!({"matchLabels": {"a": "b,c=d"}})).contains("spec.selector"),
+        "no other label gets in"
+    );
+    assert!(
+        selects(json!({"matchExpressions": [{"key": "a", "operator": "Near"}]})).contains("spec.selector")
+    );
+}
+
+#[test]
+fn what_has_not_changed_is_not_looked_at_again() {
+    let configured = configured();
+    let with = |generation: i64, more: Value| {
+        let mut resource = InferenceWorkerSet::clone(&resource("n", "x", 5, more));
+        resource.metadata.generation = Some(generation);
+        [Arc::new(resource)]
+    };
+    let first = planned(&with(1, json!({})));
+    // What is written under one generation can't change but by its status; this one shows that nobody looks.
+    let same = plan(&with(1, json!({"profile": "nope"})), &configured, &first);
+    assert_eq!(of(&same, "n", "x").refusal, None);
+    let changed = plan(&with(2, json!({"profile": "nope"})), &configured, &same);
+    assert_eq!(of(&changed, "n", "x").refusal.as_ref().unwrap().reason, Reason::UnknownProfile);
 }
 
 #[test]
