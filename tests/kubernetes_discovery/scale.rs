@@ -53,10 +53,7 @@ async fn the_churn_of_one_of_300_pods_touches_one_worker() {
     eprintln!("300 pods over 10 sets: {} ms", begun.elapsed().as_millis());
     let before = generations(&all);
     assert_eq!(before.len(), SETS * PODS, "names are unique");
-    let changes = async |what: &str| {
-        server.metric(&format!("kinference_fleet_changes_total{{change=\"{what}\"}}")).await
-    };
-    assert_eq!((changes("added").await, changes("removed").await), (300.0, 0.0));
+    server.counts(300.0, 0.0).await;
 
     space.slice(("s4", "s4"), "IPv4", &pods(4, Some(7))).await;
     let begun = Instant::now();
@@ -67,5 +64,5 @@ async fn the_churn_of_one_of_300_pods_touches_one_worker() {
     in_a_second("one pod of 300 is replaced", begun.elapsed());
     let touched: Vec<_> = after.iter().filter(|(name, generation)| before[*name] != **generation).collect();
     assert_eq!(touched.len(), 1, "{touched:?}");
-    assert_eq!((changes("added").await, changes("removed").await), (301.0, 1.0));
+    server.counts(301.0, 1.0).await;
 }

@@ -100,15 +100,15 @@ impl Server {
     /// Waits until every worker is shown so, in alphabetical order; how long that took.
     pub async fn shows(&self, show: fn(&Value) -> String, expected: &[&str]) -> Duration {
         let begun = Instant::now();
-        let mut last = Vec::new();
-        let deadline = begun + PATIENCE;
-        while last != expected {
-            assert!(Instant::now() < deadline, "{last:?} is not {expected:?}");
-            last = self.fleet().await.iter().map(show).collect();
-            last.sort();
+        loop {
+            let mut shown: Vec<String> = self.fleet().await.iter().map(show).collect();
+            shown.sort();
+            if shown == expected {
+                return begun.elapsed();
+            }
+            assert!(begun.elapsed() < PATIENCE, "{shown:?} is not {expected:?}");
             sleep(Duration::from_millis(5)).await;
         }
-        begun.elapsed()
     }
 
     /// A sample of `/metrics`.
@@ -116,6 +116,17 @@ impl Server {
         let text = self.get("/metrics").await.1;
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// Waits until so many workers were added and removed: they are counted a moment after they are there.
+    pub async fn counts(&self, added: f64, removed: f64) {
+        let count = async |change| {
+            self.metric(&format!("kinference_fleet_changes_total{{change=\"{change}\"}}")).await
+        };
+        eventually("the changes are counted", async || {
+            ((count("added").await, count("removed").await) == (added, removed)).then_some(())
+        })
+        .await;
     }
 
     pub async fn pick(&self) -> Result<PickResponse, Status> {
