@@ -46,6 +46,7 @@ fn needed_for(config: &Config) -> Option<String> {
         ("token_review", config.token_review.enabled),
         ("kubernetes", config.kubernetes.enabled),
         ("leader_election", config.leader_election.enabled),
+        ("policy", config.policy.enabled),
     ];
     let section = enabled.iter().find(|(_, enabled)| *enabled);
     let set = || config.workersets.iter().find(|set| !matches!(set.discovery, Discovery::Static { .. }));
@@ -58,16 +59,21 @@ impl App {
     /// Contends for leadership and writes statuses, where there is something to write or an election is asked for.
     pub(super) fn spawn_statuses(&self, tasks: &mut Tasks) -> Option<(StatusDesk, Release)> {
         let election = &self.config.leader_election;
-        if !self.config.kubernetes.enabled && !election.enabled {
+        if !self.config.kubernetes.enabled && !self.config.policy.enabled && !election.enabled {
             return None;
         }
-        let client = self.kubernetes.as_ref()?.client.clone();
+        let Kubernetes { client, watches } = self.kubernetes.clone()?;
         let identity = self.replica.to_string();
         let (leadership, electing, release) =
             kubernetes::elect(client.clone(), election, identity, &self.metrics);
-        let (desk, writing) = StatusDesk::new(client, leadership, &self.metrics);
+        let (desk, writing) = StatusDesk::new(client.clone(), leadership, &self.metrics);
         tasks.spawn(async move { ("leader election", never(electing.await)) });
         tasks.spawn(async move { ("statuses", never(writing.await)) });
+        if self.config.policy.enabled {
+            tracing::warn!("`policy.enabled` is true: policies are validated, and not yet acted on");
+            let judging = kubernetes::watch_policy(client, &self.config.policy, (watches, desk.clone()));
+            tasks.spawn(async move { ("policies", never(judging.await)) });
+        }
         Some((desk, release))
     }
 
@@ -151,7 +157,7 @@ mod tests {
         };
         let listed = set("workers_file = \"w\"");
         assert_eq!(needed(&listed), None);
-        for section in ["token_review", "kubernetes", "leader_election"] {
+        for section in ["token_review", "kubernetes", "leader_election", "policy"] {
             let why = needed(&format!("{listed}[{section}]\nenabled = true")).unwrap();
             assert_eq!(why, format!("`{section}.enabled` is true"));
         }

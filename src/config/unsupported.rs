@@ -12,7 +12,6 @@ use super::{
 impl Config {
     /// One error for each feature that is switched on and not built yet.
     pub fn unsupported(&self) -> Vec<ConfigError> {
-        let enabled = Value::Boolean(true);
         let labels = Labels.show(&self.metrics.tenant_labels);
         let mut found = Vec::new();
         let mut check = |on: bool, (path, value, feature): (&str, &Value, &str)| {
@@ -23,7 +22,6 @@ impl Config {
         };
         let labelled = self.metrics.tenant_labels != TenantLabels::None;
         check(labelled, ("metrics.tenant_labels", &labels, "tenant labels"));
-        check(self.policy.enabled, ("policy.enabled", &enabled, "routing policies"));
         found
     }
 }

@@ -31,7 +31,6 @@ fn worker_sets_come_from_the_file_or_from_kubernetes() {
 #[test]
 fn what_is_not_built_yet_is_said_after_validation() {
     for (section, lines, path) in [
-        ("[policy]", "enabled = true", "policy.enabled"),
         ("[metrics]", "tenant_labels = \"all\"", "metrics.tenant_labels"),
         ("[metrics]", "tenant_labels = [\"a\"]", "metrics.tenant_labels"),
     ] {
@@ -43,7 +42,7 @@ fn what_is_not_built_yet_is_said_after_validation() {
         let again = parse(&config.effective()).unwrap().0;
         assert_eq!(again, config, "{section} prints back");
     }
-    for built in ["[token_review]", "[rate_limit]", "[kubernetes]", "[leader_election]"] {
+    for built in ["[token_review]", "[rate_limit]", "[kubernetes]", "[leader_election]", "[policy]"] {
         assert_eq!(parse(&file(&[(built, "enabled = true")])).unwrap().0.unsupported(), []);
     }
     assert_eq!(parse(&file(&[])).unwrap().0.unsupported(), []);
