@@ -39,7 +39,7 @@ test-kubernetes: ## Only the tests with a real Kubernetes API server
 	@[[ -n "$${KINFERENCE_TEST_KUBECONFIG:-}$${KINFERENCE_TEST_APISERVER:-}" ]] || echo "SKIPPED: what needs a Kubernetes API server"; \
 	$(NEXTEST); \
 	set -x; \
-	"$${nextest[@]}" run --locked --features sim --no-fail-fast --test token_review --test kubernetes_discovery
+	"$${nextest[@]}" run --locked --features sim --no-fail-fast --test token_review --test kubernetes --test kubernetes_discovery --test crds
 
 # What is derived from the chart: look at the difference before it is committed.
 .PHONY: charts
