@@ -8,7 +8,11 @@
 )]
 
 mod apis;
+#[path = "../apiserver/mod.rs"]
+#[expect(dead_code, reason = "it serves other tests too")]
+mod apiserver;
 mod bodies;
+mod cluster;
 mod endpoints;
 mod engines;
 #[path = "../tools/mod.rs"]
@@ -16,9 +20,12 @@ mod tools;
 mod grpcurl;
 mod native;
 mod outages;
+#[path = "../apiserver/process.rs"]
+mod process;
 #[path = "../../examples/pick/proxy.rs"]
 mod proxy;
 mod renames;
+mod replicas;
 mod stack;
 #[path = "../../examples/pick/usage.rs"]
 mod usage;

@@ -87,20 +87,30 @@ impl Engine {
 pub struct Router {
     process: Process,
     dir: tempfile::TempDir,
+    kubeconfig: Option<PathBuf>,
     pub grpc: String,
     pub admin: String,
 }
 
 impl Router {
     pub fn start(engines: &[Engine], extra: &str) -> Self {
+        Self::with(engines, extra, None)
+    }
+
+    /// In a cluster, without workers of its own.
+    pub fn in_cluster(kubeconfig: &Path, extra: &str) -> Self {
+        Self::with(&[], extra, Some(kubeconfig.to_owned()))
+    }
+
+    fn with(engines: &[Engine], extra: &str, kubeconfig: Option<PathBuf>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let models = dir.path().join("models");
         fs::create_dir(&models).unwrap();
         std::os::unix::fs::symlink(fixture("tokenizer"), models.join("tiny")).unwrap();
         write_workers(dir.path(), engines);
         write_config(dir.path(), ["127.0.0.1:0", "127.0.0.1:0"], extra);
-        let (process, grpc, admin) = launch_router(dir.path());
-        Self { process, dir, grpc, admin }
+        let (process, grpc, admin) = launch_router(dir.path(), kubeconfig.as_deref());
+        Self { process, dir, kubeconfig, grpc, admin }
     }
 
     pub fn kill(&mut self) {
@@ -116,7 +126,22 @@ impl Router {
 
     /// It stops answering without going away.
     pub fn hang(&self) {
-        let done = Command::new("kill").args(["-STOP", &self.process.0.id().to_string()]).status();
+        self.signal("-STOP");
+    }
+
+    /// It goes on after it was hung.
+    pub fn wake(&self) {
+        self.signal("-CONT");
+    }
+
+    /// It is asked to end, and does.
+    pub fn terminate(&mut self) {
+        self.signal("-TERM");
+        assert!(self.process.0.wait().unwrap().success());
+    }
+
+    fn signal(&self, signal: &str) {
+        let done = Command::new("kill").args([signal, &self.process.0.id().to_string()]).status();
         assert!(done.unwrap().success());
     }
 
@@ -124,7 +149,7 @@ impl Router {
     pub fn restart(&mut self, extra: &str) {
         self.kill();
         write_config(self.dir.path(), [&self.grpc, &self.admin], extra);
-        (self.process, _, _) = launch_router(self.dir.path());
+        (self.process, _, _) = launch_router(self.dir.path(), self.kubeconfig.as_deref());
     }
 
     pub fn set_workers(&self, engines: &[Engine]) {
@@ -193,8 +218,9 @@ fn write_config(dir: &Path, [listen, admin]: [&str; 2], extra: &str) {
     fs::write(dir.join("kinference.toml"), text).unwrap();
 }
 
-fn launch_router(dir: &Path) -> (Process, String, String) {
+fn launch_router(dir: &Path, kubeconfig: Option<&Path>) -> (Process, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_kinference"))
+        .envs(kubeconfig.map(|path| ("KUBECONFIG", path)))
         .arg("--config")
         .arg(dir.join("kinference.toml"))
         .args(["--log-format", "json"])

@@ -1,12 +1,6 @@
-//! A real API server as these tests use it: namespaces of their own, clients through proxies, and its end and return.
+//! A real API server as these tests use it: namespaces of their own, and clients through proxies.
 
-use std::{
-    fmt::Debug,
-    fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::{Child, Command},
-};
+use std::fmt::Debug;
 
 use k8s_openapi::{
     api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -47,52 +41,4 @@ pub async fn proxied(cluster: &ApiServer) -> (Client, Proxy) {
     let proxy = Proxy::start(to).await;
     config.cluster_url = format!("https://{}", proxy.addr).parse().unwrap();
     (Client::try_from(config).unwrap(), proxy)
-}
-
-/// The process of an API server of our own. Its etcd lives on while it is away.
-pub struct Process {
-    pid_file: PathBuf,
-    command: Vec<String>,
-    addr: SocketAddr,
-    again: Option<Child>,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.again.take() {
-            child.kill().ok();
-            child.wait().ok();
-        }
-    }
-}
-
-impl Process {
-    pub fn of(cluster: &ApiServer) -> Self {
-        let dir = cluster.kubeconfig.parent().and_then(Path::parent).unwrap();
-        let pid_file = dir.join("apiserver.pid");
-        let pid = fs::read_to_string(&pid_file).unwrap();
-        let command = fs::read_to_string(format!("/proc/{}/cmdline", pid.trim())).unwrap();
-        let command: Vec<String> = command.split_terminator('\0').map(Into::into).collect();
-        let port = command.iter().skip_while(|word| *word != "--secure-port").nth(1).unwrap();
-        let addr = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()));
-        Self { pid_file, command, addr, again: None }
-    }
-
-    /// At once, as the kernel does when memory is short.
-    pub fn kill(&self) {
-        let pid = fs::read_to_string(&self.pid_file).unwrap();
-        assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
-    }
-
-    /// On the same port, with the same data.
-    pub async fn restart(&mut self) {
-        let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).current_dir(self.pid_file.parent().unwrap());
-        let log = fs::File::create(self.pid_file.with_extension("log2")).unwrap();
-        let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-        fs::write(&self.pid_file, child.id().to_string()).unwrap();
-        self.again = Some(child);
-        eventually("the API server is back", async || tokio::net::TcpStream::connect(self.addr).await.ok())
-            .await;
-    }
 }

@@ -8,6 +8,8 @@ mod cluster;
 mod election;
 mod fake;
 mod kinds;
+#[path = "../apiserver/process.rs"]
+mod process;
 mod proxy;
 mod replica;
 mod statuses;

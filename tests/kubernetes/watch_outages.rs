@@ -23,6 +23,7 @@ use crate::{
     apiserver::ApiServer,
     cluster, eventually,
     fake::{Answer, Fake},
+    process,
     proxy::Link,
     watches::{PACE, put, seen, shown},
 };
@@ -106,7 +107,7 @@ async fn what_is_known_outlasts_a_cut_and_a_silence() {
 #[tokio::test]
 async fn the_api_server_may_be_killed_and_come_back() {
     let Some(cluster) = ApiServer::start() else { return };
-    let mut process = cluster::Process::of(&cluster);
+    let mut process = process::Process::of(&cluster);
     let client = cluster.client().await;
     let namespace = cluster::namespace(&client).await;
     let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
