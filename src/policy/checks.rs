@@ -9,6 +9,7 @@ use super::{
     crd::{InferencePolicySpec, InferencePoolSpec, InferenceProviderSpec, InferenceWorkerSetSpec},
     problem::{FieldPath, Problem},
     resource::Resource,
+    when::When,
 };
 
 /// Headers that a credential can't be in: they are the connection's, or the request would not be the same.
@@ -41,10 +42,7 @@ fn policy_problems(policy: &InferencePolicySpec, at: &FieldPath) -> Vec<Problem>
         policy.rules.iter().enumerate().filter_map(|(n, rule)| Some((n, rule.when.as_deref()?)));
     let wrong = expressions.filter_map(|(n, when)| {
         let path = at.field("rules").item(n).field("when");
-        cel::Program::compile(when).err().map(|errors| {
-            let text = errors.to_string();
-            Problem::new(path, format!("is no CEL expression: {}", text.lines().next().unwrap_or_default()))
-        })
+        When::compile(when).err().map(|why| Problem::new(path, why))
     });
     wrong.collect()
 }

@@ -4,9 +4,16 @@
 
 mod checks; // what schemas can't say
 pub mod crd; // the five kinds, as the API server has them
+pub mod compile; // resources -> rules that can be evaluated
+pub mod eval; // which rule decides, and what its steps make of the candidates
+mod expression; // CEL
+mod in_force; // the last sound version of each resource
+pub mod manifests; // files of resources, with lines
 mod problem;
 mod resource;
+mod when; // conditions in CEL
 mod schema; // what schemas say, without an API server
 
+pub use in_force::{InForce, Standing};
 pub use problem::{FieldPath, Problem, in_one_line};
 pub use resource::{Resource, read, validate};

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     super::{
-        crd,
+        crd, expression,
         problem::{FieldPath, Problem},
     },
     shape,
@@ -47,7 +47,7 @@ pub(super) fn check(schema: &JSONSchemaProps, path: &FieldPath, value: &Value, o
     let Some(rules) = schema.x_kubernetes_validations.as_deref().filter(|rules| !rules.is_empty()) else {
         return;
     };
-    let mut context = Context::default();
+    let mut context = expression::context();
     context.add_variable_from_value("self", cel_value(schema, value));
     for rule in rules.iter().filter(|rule| !holds(rule, &context)) {
         let inside = FieldPath::of(rule.field_path.as_deref().unwrap_or_default());

@@ -1,0 +1,135 @@
+//! Files of resources, as they are in git: read, compiled, and everything said with file and line.
+
+mod yaml;
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use serde_json::Value;
+
+use self::yaml::Document;
+pub use self::yaml::Position;
+use super::{
+    compile::{self, Policies, Weight},
+    crd,
+    problem::Problem,
+    resource::{self, Resource},
+};
+
+/// Similarity (0..1) from which another group is a slip rather than another one.
+const SLIP: f64 = 0.93;
+
+/// What the files make.
+#[derive(Debug, Default)]
+pub struct Manifests {
+    /// The resources that are sound.
+    pub resources: Vec<Resource>,
+    /// What is in force.
+    pub policies: Policies,
+    /// Everything that is wrong or suspicious, by file and line.
+    pub remarks: Vec<Remark>,
+}
+
+/// Something that is wrong or suspicious.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Remark {
+    /// The file.
+    pub file: Arc<str>,
+    /// Where in it.
+    pub at: Position,
+    /// Whether it can stay.
+    pub severity: Severity,
+    /// What it is.
+    pub message: String,
+}
+
+/// Whether something can stay as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It can't.
+    Error,
+    /// It hardly does what was meant.
+    Warning,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let Position { line, column } = self.at;
+        write!(f, "{}:{line}:{column}: {severity}: {}", self.file, self.message)
+    }
+}
+
+/// Where a resource comes from.
+struct Origin {
+    file: Arc<str>,
+    document: Document,
+}
+
+impl Origin {
+    fn remark(&self, problem: &Problem, severity: Severity) -> Remark {
+        let text = |pointer| self.document.value.pointer(pointer).and_then(Value::as_str).unwrap_or("?");
+        let message = format!("{} {}: {problem}", text("/kind"), text("/metadata/name"));
+        Remark { file: self.file.clone(), at: self.document.position(&problem.path), severity, message }
+    }
+}
+
+/// Reads files, given as names and texts. `worker_sets` are the ones that exist besides those in the files; `None`: it
+/// is not known which exist.
+pub fn read<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    worker_sets: Option<&BTreeSet<String>>,
+) -> Manifests {
+    let mut out = Manifests::default();
+    let mut origins = Vec::new();
+    for (file, text) in files {
+        let file: Arc<str> = file.into();
+        match yaml::documents(text) {
+            Ok(documents) => {
+                for document in documents.into_iter().filter(|document| is_meant(&document.value)) {
+                    let origin = Origin { file: file.clone(), document };
+                    match resource::read(origin.document.value.clone()) {
+                        Ok(resource) => {
+                            out.resources.push(resource);
+                            origins.push(origin);
+                        }
+                        Err(problems) => {
+                            let remarks =
+                                problems.iter().map(|problem| origin.remark(problem, Severity::Error));
+                            out.remarks.extend(remarks);
+                        }
+                    }
+                }
+            }
+            Err(syntax) => {
+                let message = format!("is no YAML: {}", syntax.message);
+                out.remarks.push(Remark { file, at: syntax.at, severity: Severity::Error, message });
+            }
+        }
+    }
+    let (policies, findings) = compile::compile(&out.resources, worker_sets);
+    out.policies = policies;
+    out.remarks.extend(findings.iter().map(|finding| {
+        let severity = match finding.weight {
+            Weight::Suspicious => Severity::Warning,
+            Weight::Unresolved | Weight::Conflict => Severity::Error,
+        };
+        origins[finding.resource].remark(&finding.problem, severity)
+    }));
+    out.remarks.sort();
+    out
+}
+
+/// Whether a document is one of ours, rightly written or not; others may share the file.
+fn is_meant(document: &Value) -> bool {
+    let text = |field: &str| document.get(field).and_then(Value::as_str);
+    let group = text("apiVersion").unwrap_or_default().split('/').next().unwrap_or_default();
+    let no_kind_of_others =
+        text("apiVersion").is_none() && text("kind").is_none_or(|kind| crd::kinds().contains(&kind));
+    no_kind_of_others || strsim::jaro_winkler(group, crd::GROUP) >= SLIP
+}
+
+#[cfg(test)]
+mod tests;
