@@ -8,8 +8,8 @@ use super::{
     compile::{self, Identity, Policies, Weight},
     crd,
     eval::Key,
-    problem::Problem,
     resource::{self, Resource},
+    standing::Standing,
 };
 
 /// Sound versions of resources.
@@ -22,25 +22,6 @@ pub struct InForce {
 struct Held {
     generation: Option<i64>,
     resource: Resource,
-}
-
-/// Where a resource stands.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
-    /// Its kind.
-    pub kind: &'static str,
-    /// Which one.
-    pub key: Key,
-    /// The generation that was looked at.
-    pub generation: Option<i64>,
-    /// The generation in force, if any is.
-    pub active: Option<i64>,
-    /// Why the generation that was looked at is not in force: it is unsound, or its name is taken.
-    pub rejected: Vec<Problem>,
-    /// What it names that does not exist.
-    pub unresolved: Vec<Problem>,
-    /// What hardly does what was meant.
-    pub suspicious: Vec<Problem>,
 }
 
 impl InForce {

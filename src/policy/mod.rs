@@ -11,9 +11,11 @@ mod in_force; // the last sound version of each resource
 pub mod manifests; // files of resources, with lines
 mod problem;
 mod resource;
+mod standing; // what a status says
 mod when; // conditions in CEL
 mod schema; // what schemas say, without an API server
 
-pub use in_force::{InForce, Standing};
+pub use in_force::InForce;
 pub use problem::{FieldPath, Problem, in_one_line};
 pub use resource::{Resource, read, validate};
+pub use standing::{Condition, Standing};
