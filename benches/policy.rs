@@ -2,7 +2,10 @@
 //!
 //! Prints the median and the 99th percentile in microseconds.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use kinference::policy::{
     eval::{Candidate, Load, Pool, PoolState, Request, WorkerState},
@@ -50,7 +53,7 @@ fn candidate(n: u32) -> Candidate {
 }
 
 /// Microseconds of each round.
-fn measure(pool: &Pool, candidates: &[Candidate]) -> Vec<f64> {
+fn measure(pool: &Arc<Pool>, candidates: &[Candidate]) -> Vec<f64> {
     let tags = ["chat".to_owned(), "eu".to_owned()];
     let request = Request {
         model: "standard",

@@ -127,7 +127,10 @@ fn is_label_key(key: &str) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::{crd, read};
+    use super::super::{
+        crd::{self, InferenceWorkerSet, InferenceWorkerSetSpec, ServiceReference},
+        read, validate,
+    };
 
     fn problems(kind: &str, spec: &Value) -> Vec<String> {
         let resource = json!({
@@ -196,6 +199,21 @@ mod tests {
             assert!(said.starts_with(start), "{said}");
         }
         assert_eq!(said.len(), 4, "{said:?}");
+    }
+
+    #[test]
+    fn what_a_watch_gives_is_validated_as_it_is() {
+        let spec = InferenceWorkerSetSpec {
+            profile: "p".into(),
+            model_name: "m".into(),
+            service: Some(ServiceReference { name: "s".into() }),
+            ..InferenceWorkerSetSpec::default()
+        };
+        let mut set = InferenceWorkerSet::new("x", spec);
+        let said: Vec<_> = validate(&set).iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["`spec.kvBlockSize` is 0, but must be a whole number from 1 to 65536"]);
+        set.spec.kv_block_size = 16;
+        assert_eq!(validate(&set), []);
     }
 
     #[test]

@@ -175,11 +175,13 @@ mod tests {
         let tags = ["batch".to_owned()];
         let request =
             Request { model: "m", tenant: None, tags: &tags, prompt_tokens: None, output_tokens: None };
-        let pool = PoolState { ready_workers: 2, ..PoolState::default() };
+        let running = Some(Spread { min: 0.0, mean: 2.5, max: 5.0 });
+        let pool = PoolState { ready_workers: 2, running, ..PoolState::default() };
         let holds = |text: &str| When::compile(text).unwrap().holds(&request, &pool);
         assert_eq!(holds("'batch' in request.tags && pool.ready_workers >= 2"), Ok(true));
         assert_eq!(holds("request.tags.exists(t, t.startsWith('b')) && request.tenant == ''"), Ok(true));
         assert_eq!(holds("request.model == 'other'"), Ok(false));
+        assert_eq!(holds("pool.running_requests.max > 4 && pool.running_requests.mean < 2.6"), Ok(true));
         assert_eq!(holds("has(request.prompt_tokens) && request.prompt_tokens > 5"), Ok(false));
         assert!(holds("request.prompt_tokens > 5").is_err());
         assert!(holds("pool.queue_length.mean > 5.0").is_err());

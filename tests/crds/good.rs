@@ -6,6 +6,7 @@ use std::{
 };
 
 use kinference::policy::{Resource, crd};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::manifests::{manifest, one, one_of_each};
@@ -28,7 +29,7 @@ pub fn manifests() -> Vec<Value> {
             json!({
                 "api": "Anthropic", "host": "api.anthropic.com", "port": 8443, "pathPrefix": "/proxy/v2",
                 "models": [
-                    {"name": "opus", "upstream": "claude-opus-4", "expectedTtftMs": 0,
+                    {"name": "opus", "upstream": "claude-opus-4", "expectedTtftMs": 250.0,
                      "cost": {"inputPerMillion": 15, "outputPerMillion": 75.5}},
                     {"name": "haiku", "cost": {"inputPerMillion": 0.8}},
                 ],
@@ -93,6 +94,20 @@ fn patterns() -> impl Iterator<Item = Value> {
         policy["spec"]["rules"] = json!([rule]);
         policy
     })
+}
+
+/// What an API server gives has to fit the type, or its watch would fail.
+pub fn fits_its_type(stored: &Value) {
+    fn fits<K: DeserializeOwned>(stored: &Value) {
+        serde_json::from_value::<K>(stored.clone()).unwrap_or_else(|why| panic!("{stored}: {why}"));
+    }
+    match stored["kind"].as_str().unwrap() {
+        "GatewayBackend" => fits::<crd::GatewayBackend>(stored),
+        "InferencePolicy" => fits::<crd::InferencePolicy>(stored),
+        "InferencePool" => fits::<crd::InferencePool>(stored),
+        "InferenceProvider" => fits::<crd::InferenceProvider>(stored),
+        _ => fits::<crd::InferenceWorkerSet>(stored),
+    }
 }
 
 /// What was read, as it would be written.

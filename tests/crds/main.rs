@@ -65,6 +65,7 @@ async fn good_manifests_come_back_with_the_same_defaults() {
     let cluster = Cluster::with_kinds(&server).await;
     for manifest in good::manifests() {
         let stored = cluster.create(&manifest).await.unwrap_or_else(|why| panic!("{manifest}: {why}"));
+        good::fits_its_type(&stored);
         let read = policy::read(manifest.clone()).unwrap_or_else(|why| panic!("{manifest}: {why:?}"));
         assert_eq!(good::spec(&read), good::plain(&stored["spec"]), "{manifest}");
     }

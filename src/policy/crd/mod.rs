@@ -32,6 +32,7 @@ pub use provider::{
 };
 pub use rule_match::{PoolMatch, RuleMatch, TagMatch};
 pub use step::{CandidateKind, CandidateMatch, Measure, Step};
+pub(super) use text::object_name;
 pub use worker_set::{
     InferenceWorkerSet, InferenceWorkerSetSpec, InferenceWorkerSetStatus, KvEventSource, KvEventsSpec,
     PortNames, ServiceReference,

@@ -2,8 +2,9 @@
 //!
 //! They are schemas only: in Rust all of these are `String`s, of fields that say `schemars(with = "...")`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
@@ -36,6 +37,13 @@ fn schema_of<T: Text>() -> Schema {
         "maxLength": T::MOST,
         "x-kubernetes-validations": [rule(&holds, &format!("has to be {}", T::ACCEPTED))],
     })
+}
+
+/// The schema of an object's own name, of which a CRD says nothing.
+pub(in crate::policy) fn object_name() -> &'static JSONSchemaProps {
+    static SCHEMA: LazyLock<JSONSchemaProps> =
+        LazyLock::new(|| serde_json::from_value(schema_of::<ObjectName>().to_value()).unwrap_or_default());
+    &SCHEMA
 }
 
 /// Name of something in a place where rules would cost an API server too much. One that names nothing is found when the

@@ -46,7 +46,8 @@ impl CandidateCondition {
     }
 
     pub(super) fn holds(&self, model: usize, candidate: &Candidate) -> bool {
-        let fits = self.backends.get(model).is_some_and(|mask| mask >> candidate.backend & 1 == 1);
+        let bit = BackendMask::checked_shl(1, candidate.backend as u32).unwrap_or_default();
+        let fits = self.backends.get(model).is_some_and(|mask| mask & bit != 0);
         fits && match &candidate.worker {
             Some(worker) => self.holds_of_worker(worker),
             None => !self.of_workers_only(),

@@ -123,8 +123,8 @@ impl Pool {
 
     /// The rules that decide over a request for the model with that index: the first that matches, and, as long as such
     /// a rule may pass the request on, the next.
-    pub fn rules_for(&self, model: usize, request: &Request<'_>, state: &PoolState) -> Matched<'_> {
-        let mut matched = Matched::new(self, model, request);
+    pub fn rules_for(self: &Arc<Self>, model: usize, request: &Request<'_>, state: &PoolState) -> Matched {
+        let mut matched = Matched::new(self.clone(), model, request);
         for (index, rule) in self.rules.iter().enumerate() {
             match rule.matches(model, request, state) {
                 Matching::Yes => {

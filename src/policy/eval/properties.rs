@@ -80,7 +80,7 @@ fn rules() -> impl Strategy<Value = String> {
     })
 }
 
-fn run(pool: &Pool, candidates: &[Candidate]) -> Outcome {
+fn run(pool: &Arc<Pool>, candidates: &[Candidate]) -> Outcome {
     let request = Request { model: "standard-model", ..Request::default() };
     let state = PoolState::of(candidates.iter().filter_map(|one| Some(one.worker?.load)));
     pool.rules_for(0, &request, &state).run(candidates)
@@ -99,7 +99,7 @@ static NEVER_MATCHES: LazyLock<Arc<Pool>> =
     LazyLock::new(|| pool("- {name: a, when: 'false', steps: [{keep: {kind: Provider}}]}"));
 
 /// What holds of an outcome.
-fn holds(pool: &Pool, candidates: &[Candidate]) -> Result<(), TestCaseError> {
+fn holds(pool: &Arc<Pool>, candidates: &[Candidate]) -> Result<(), TestCaseError> {
     let outcome = run(pool, candidates);
     // NaN is unequal to itself, so the words are compared.
     prop_assert_eq!(format!("{:?}", outcome), format!("{:?}", run(pool, candidates)), "the same twice");

@@ -3,6 +3,8 @@
 //! Invariant: what comes out is an order of candidates that no step took away, the same for the same input. Within a
 //! level the steps hold candidates equal: there, the sooner first token comes first.
 
+use std::sync::Arc;
+
 use super::{
     super::crd::{Measure, OnEmpty, Rejection},
     candidate::{Candidate, CandidateCondition},
@@ -19,8 +21,8 @@ const ASSUMED_OUTPUT_TOKENS: u64 = 500;
 
 /// The rules that decide over a request.
 #[derive(Debug)]
-pub struct Matched<'a> {
-    pool: &'a Pool,
+pub struct Matched {
+    pool: Arc<Pool>,
     model: usize,
     prompt_tokens: f64,
     output_tokens: f64,
@@ -70,8 +72,8 @@ impl Rule {
     }
 }
 
-impl<'a> Matched<'a> {
-    pub(super) fn new(pool: &'a Pool, model: usize, request: &Request<'_>) -> Self {
+impl Matched {
+    pub(super) fn new(pool: Arc<Pool>, model: usize, request: &Request<'_>) -> Self {
         let output = request.output_tokens.unwrap_or(ASSUMED_OUTPUT_TOKENS).min(ASSUMED_OUTPUT_TOKENS);
         Self {
             pool,
@@ -166,7 +168,8 @@ impl<'a> Matched<'a> {
             Measure::QueueLength => load.queue,
             Measure::KvCacheUse => load.kv_use_percent,
             Measure::Cost => {
-                let cost = self.pool.models[self.model].backends[candidate.backend].cost;
+                let backend = self.pool.models[self.model].backends.get(candidate.backend);
+                let cost = backend.map(|backend| backend.cost).unwrap_or_default();
                 (cost.input_per_million * self.prompt_tokens + cost.output_per_million * self.output_tokens)
                     / 1e6
             }

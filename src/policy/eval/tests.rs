@@ -59,13 +59,13 @@ fn tagged(tags: &[String]) -> Request<'_> {
     Request { model: "standard-model", tags, prompt_tokens: Some(1000), ..Request::default() }
 }
 
-fn run(pool: &Pool, request: &Request<'_>, candidates: &[Candidate]) -> Outcome {
+fn run(pool: &Arc<Pool>, request: &Request<'_>, candidates: &[Candidate]) -> Outcome {
     let model = pool.find(request.model, request.tenant).unwrap();
     let state = PoolState::of(candidates.iter().filter_map(|one| Some(one.worker?.load)));
     pool.rules_for(model, request, &state).run(candidates)
 }
 
-fn order(pool: &Pool, request: &Request<'_>, candidates: &[Candidate]) -> Vec<usize> {
+fn order(pool: &Arc<Pool>, request: &Request<'_>, candidates: &[Candidate]) -> Vec<usize> {
     match run(pool, request, candidates).verdict {
         Verdict::Order(ranked) => ranked.iter().map(|one| one.candidate).collect(),
         Verdict::Reject(..) => panic!("rejected"),

@@ -47,7 +47,7 @@ fn sound_files_make_policies_and_no_remark() {
 #[test]
 fn everything_is_said_with_file_and_line() {
     let rules = policy(
-        "  - name: a\n    match:\n      models: [standart]\n    steps:\n    - keep: {providers: [clout], queueLength: {}}\n\
+        "  - name: a\n    match:\n      models: [usual]\n    steps:\n    - keep: {providers: [clout], queueLength: {}}\n\
          \x20 - name: a\n    stepps: []\n    steps:\n    - minimise: Cost\n",
     );
     let said = remarks(&[("pool.yaml", SOUND), ("rules.yaml", &rules)]);
@@ -66,13 +66,13 @@ fn everything_is_said_with_file_and_line() {
 #[test]
 fn references_are_followed_across_files() {
     let rules = policy(
-        "  - name: a\n    match:\n      models: [standart]\n    steps:\n    - keep: {providers: [clout]}\n    onEmpty: NextRule\n\
+        "  - name: a\n    match:\n      models: [usual]\n    steps:\n    - keep: {providers: [clout]}\n    onEmpty: NextRule\n\
          \x20 - {name: b, steps: [{exclude: {kind: Worker}}, {keep: {workerSets: [qwen]}}]}\n\
          \x20 - {name: c, steps: [{minimize: Cost}]}\n",
     );
     let said = remarks(&[("rules.yaml", &rules), ("pool.yaml", SOUND)]);
     let expected = [
-        "rules.yaml:9:16: error: InferencePolicy rules: `spec.rules[0].match.models[0]` is \"standart\", which the pool does \
+        "rules.yaml:9:16: error: InferencePolicy rules: `spec.rules[0].match.models[0]` is \"usual\", which the pool does \
          not publish by that name; it publishes: `standard`",
         "rules.yaml:11:26: error: InferencePolicy rules: `spec.rules[0].steps[0].keep.providers[0]` is \"clout\", which is not \
          behind the pool; there are: `cloud`",

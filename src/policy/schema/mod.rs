@@ -51,7 +51,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn root(&mut self, value: &Value) {
+    fn root(&mut self, value: &mut Value) {
+        for field in ["name", "namespace"] {
+            if let Some(name) = value.pointer_mut(&format!("/metadata/{field}")) {
+                self.value(crd::object_name(), &FieldPath::of("metadata").field(field), name);
+            }
+        }
         let fields = value.as_object().into_iter().flat_map(|fields| fields.keys());
         for name in fields.filter(|name| !ROOT.contains(&name.as_str())) {
             self.say(&FieldPath::default().field(name), shape::unknown(name, &ROOT));
@@ -60,6 +65,7 @@ impl Walk {
 
     fn value(&mut self, schema: &JSONSchemaProps, path: &FieldPath, value: &mut Value) {
         let before = self.problems.len();
+        shape::whole(schema, value);
         if self.shape(schema, path, value) {
             self.inside(schema, path, value);
         }

@@ -111,6 +111,16 @@ impl Walk {
     }
 }
 
+/// Writes a whole number as one: to an API server, 16.0 is 16.
+pub(super) fn whole(schema: &JSONSchemaProps, value: &mut Value) {
+    const EXACT: f64 = 9e15;
+    if schema.type_.as_deref() == Some("integer")
+        && let Some(number) = value.as_f64().filter(|n| value.is_f64() && n.fract() == 0.0 && n.abs() < EXACT)
+    {
+        *value = (number as i64).into();
+    }
+}
+
 /// What does for a schema, in words.
 pub(super) fn accepted(schema: &JSONSchemaProps) -> String {
     let names: Vec<&str> = names(schema).collect();

@@ -58,6 +58,17 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
+fn an_object_has_a_name_that_kubernetes_takes() {
+    let mut value = json!({
+        "metadata": {"name": "The Pool", "namespace": "default"}, "spec": {"poolRef": {"name": "chat"}}, "sepc": 1,
+    });
+    let said: Vec<_> = check("GatewayBackend", &mut value).iter().map(Problem::to_string).collect();
+    assert!(said[0].starts_with("`metadata.name` has to be a name of DNS"), "{said:?}");
+    assert!(said[1].starts_with("`sepc` is no field, did you mean `spec`?"), "{said:?}");
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
+#[test]
 fn defaults_are_filled_in_as_by_the_api_server() {
     let mut value = json!({"metadata": {"name": "x"}, "spec": {
         "api": "OpenAI", "host": "h", "models": [{"name": "m"}], "port": null, "credentials": {},
