@@ -1,15 +1,18 @@
 //! Predict, pick and reserve, under one lock: a burst of equal prompts sees each other's reservations.
 
-use std::sync::Arc;
-
 use crate::{
     fleet::Member,
     load::{Claim, LoadView, Pick},
-    route::{Choice, Cost, Demand, assume_worst, eligible, pick, predict, rank, replica},
+    route::{Choice, Cost, Demand, assume_worst, pick, predict, rank, replica},
     types::{Candidate, Decision, Degradation, ErrorKind, Rejection, RemovedReason},
 };
 
-use super::{Field, Pipeline, Placement, Subject, no_worker, tokens::Prompts};
+use super::{
+    Field, Pipeline, Placement, Subject,
+    field::Seat,
+    no_worker,
+    tokens::{Held, Prompts},
+};
 
 /// Chooses a worker of the field for the subject.
 ///
@@ -21,24 +24,21 @@ pub(super) fn choose(
     mut field: Field,
     prompts: &Prompts,
 ) -> Result<Placement, Rejection> {
-    settle(pipeline, subject, &mut field, prompts)?;
+    settle(pipeline, &mut field, prompts)?;
     let mut load = pipeline.rooms.load.lock();
-    let mut candidates: Vec<Candidate> = field.members.iter().map(|m| candidate(m, &load, prompts)).collect();
+    let mut candidates: Vec<Candidate> = field.seats.iter().map(|s| candidate(s, &load, prompts)).collect();
     assume_worst(&mut candidates);
     rank(&mut candidates);
     let best = candidates.first().ok_or_else(no_worker)?;
-    let by_id = |id| field.members.iter().find(|m| m.worker.id == id);
-    let leader = by_id(best.id).ok_or_else(no_worker)?;
+    let leader = seat_of(&field, best).ok_or_else(no_worker)?;
     let (choice, replicated) = pick_one(pipeline, leader, &candidates, prompts).ok_or_else(no_worker)?;
-    let winner = by_id(candidates[choice.chosen].id).ok_or_else(no_worker)?.clone();
-    let held = prompts.on(&winner.worker);
-    let claim = Claim {
-        work_ms: held.map(|_| candidates[choice.chosen].prediction.prefill_ms),
-        keys: held.map(|held| held.keys.sequence.clone()),
-        streamed: subject.token_is_seen,
-    };
-    let reservation = load.reserve(winner.worker.id, claim);
+    let chosen = &candidates[choice.chosen];
+    let winner = seat_of(&field, chosen).ok_or_else(no_worker)?;
+    let held = prompts.on(winner);
+    let claim = claim(subject, chosen, held);
+    let reservation = load.reserve(chosen.id, claim);
     drop(load);
+    let winner = winner.member.clone();
     let decision = Decision {
         model: subject.model.clone(),
         prompt_tokens: held.map(|held| held.keys.tokens),
@@ -52,35 +52,40 @@ pub(super) fn choose(
     Ok(Placement::new(pipeline, decision, (winner, reservation)))
 }
 
+/// Where a candidate sits.
+fn seat_of<'f>(field: &'f Field, candidate: &Candidate) -> Option<&'f Seat> {
+    field.seats.iter().find(|seat| seat.member.worker.id == candidate.id && seat.model == candidate.model)
+}
+
+fn claim(subject: &Subject, chosen: &Candidate, held: Option<&Held>) -> Claim {
+    Claim {
+        work_ms: held.map(|_| chosen.prediction.prefill_ms),
+        keys: held.map(|held| held.keys.sequence.clone()),
+        streamed: subject.token_is_seen,
+    }
+}
+
 /// Takes out workers that the prompt does not fit, now that its length is known, and those that are not
 /// eligible any more: tokenizing takes time, and the fleet goes on changing.
-fn settle(
-    pipeline: &Pipeline,
-    subject: &Subject,
-    field: &mut Field,
-    prompts: &Prompts,
-) -> Result<(), Rejection> {
-    let model = subject.model.as_deref();
+fn settle(pipeline: &Pipeline, field: &mut Field, prompts: &Prompts) -> Result<(), Rejection> {
     let fleet = pipeline.rooms.registry.snapshot();
     let mut longest = None;
-    for before in std::mem::take(&mut field.members) {
-        let Some(member) = fleet.get(&before.worker.id).filter(|now| is_same(&before, now)) else {
+    for before in std::mem::take(&mut field.seats) {
+        let worker = &before.member.worker;
+        let Some(member) = fleet.get(&worker.id).filter(|now| is_same(&before.member, now)) else {
             field.remove(&before, RemovedReason::Gone);
             continue;
         };
-        let prompt_tokens = prompts.on(&member.worker).map(|held| held.keys.tokens);
-        match eligible(member, Demand { model, prompt_tokens, ..Demand::default() }) {
-            Ok(()) => field.members.push(member.clone()),
-            Err(reason) => {
-                if reason == RemovedReason::PromptTooLong {
-                    longest = longest.max(prompt_tokens);
-                }
-                field.remove(member, reason);
-            }
+        let prompt_tokens = prompts.on(&before).map(|held| held.keys.tokens);
+        let seat = Seat { member: member.clone(), ..before };
+        if field.add(seat, Demand { prompt_tokens, ..Demand::default() })
+            == Some(RemovedReason::PromptTooLong)
+        {
+            longest = longest.max(prompt_tokens);
         }
     }
     match longest {
-        Some(tokens) if field.members.is_empty() => Err(Rejection::new(
+        Some(tokens) if field.seats.is_empty() => Err(Rejection::new(
             ErrorKind::BadRequest,
             format!("The prompt has {tokens} tokens, which is more than the model's context holds."),
         )),
@@ -91,14 +96,14 @@ fn settle(
 /// Whether what was found out for a worker still holds of it, should its description have changed.
 fn is_same(before: &Member, now: &Member) -> bool {
     let (before, now) = (&before.worker, &now.worker);
-    before.endpoint == now.endpoint && before.model_name == now.model_name
+    before.endpoint == now.endpoint && before.model_name == now.model_name && before.set.name == now.set.name
 }
 
-fn candidate(member: &Arc<Member>, load: &Pick<'_>, prompts: &Prompts) -> Candidate {
-    let worker = &member.worker;
+fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> Candidate {
+    let worker = &seat.member.worker;
     let profile = &worker.set.profile;
     let view = load.view(worker.id);
-    let held = prompts.on(worker);
+    let held = prompts.on(seat);
     let mut overlap = held.and_then(|held| held.overlap.get(&worker.id).copied()).unwrap_or_default();
     if let Some(held) = held
         && profile.picker.inflight_tracking
@@ -108,7 +113,7 @@ fn candidate(member: &Arc<Member>, load: &Pick<'_>, prompts: &Prompts) -> Candid
     let prediction = predict(Cost {
         predictor: &profile.predictor,
         inflight_tracking: profile.picker.inflight_tracking,
-        blocks: prompts.blocks_on(worker),
+        blocks: prompts.blocks_on(seat),
         overlap,
         load: &view,
     });
@@ -117,10 +122,11 @@ fn candidate(member: &Arc<Member>, load: &Pick<'_>, prompts: &Prompts) -> Candid
         worker: worker.name.clone(),
         workerset: worker.set.name.clone(),
         endpoint: worker.endpoint.clone(),
+        model: seat.model.clone(),
         overlap,
         prediction,
         own_in_flight: view.own_in_flight,
-        degraded: lacks(member, &view, held.is_some()),
+        degraded: lacks(&seat.member, &view, held.is_some()),
     }
 }
 
@@ -132,14 +138,15 @@ fn lacks(member: &Member, view: &LoadView, with_prompt: bool) -> Vec<Degradation
 /// Picks with the picker of the best candidate's profile.
 fn pick_one(
     pipeline: &Pipeline,
-    leader: &Member,
+    leader: &Seat,
     candidates: &[Candidate],
     prompts: &Prompts,
 ) -> Option<(Choice, bool)> {
-    let profile = &leader.worker.set.profile;
+    let worker = &leader.member.worker;
+    let profile = &worker.set.profile;
     let mut state = pipeline.pickers.get(&profile.name)?.lock();
-    let replicate = prompts.on(&leader.worker).and_then(|held| {
-        let window = state.hot.entry(leader.model().unwrap_or_default()).or_default();
+    let replicate = prompts.on(leader).and_then(|held| {
+        let window = state.hot.entry(leader.member.model().unwrap_or_default()).or_default();
         let hot = window.observe(&held.keys, profile.picker.replication_threshold_pct);
         replica(&profile.picker, &profile.predictor, candidates, hot)
     });

@@ -1,16 +1,13 @@
 //! Mock mode: the same request gets the same worker, with nothing known of any engine.
 
-use std::sync::Arc;
-
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    fleet::Member,
     load::Claim,
     types::{Candidate, Decision, Overlap, Prediction},
 };
 
-use super::{Field, Incoming, IncomingBody, Pipeline, Placement, Subject};
+use super::{Field, Incoming, IncomingBody, Pipeline, Placement, Subject, field::Seat};
 
 /// Chooses by a hash of the request over the workers in the order of their ids.
 pub(super) fn choose(
@@ -23,16 +20,16 @@ pub(super) fn choose(
     if let IncomingBody::Full(body) = &incoming.body {
         hash.update(body);
     }
-    let chosen = usize::try_from(hash.digest() % u64::try_from(field.members.len()).ok()?).ok()?;
-    let winner = field.members.get(chosen)?.clone();
+    let chosen = usize::try_from(hash.digest() % u64::try_from(field.seats.len()).ok()?).ok()?;
+    let winner = field.seats.get(chosen)?.member.clone();
     let claim = Claim { work_ms: None, keys: None, streamed: subject.token_is_seen };
     let reservation = pipeline.rooms.load.lock().reserve(winner.worker.id, claim);
     let decision = Decision {
         model: subject.model.clone(),
         prompt_tokens: None,
-        candidates: field.members.iter().map(candidate).collect(),
+        candidates: field.seats.iter().map(candidate).collect(),
         chosen,
-        fallbacks: (0..field.members.len()).filter(|i| *i != chosen).collect(),
+        fallbacks: fallbacks(field, chosen),
         removed: field.removed.clone(),
         degraded: subject.degraded.clone(),
         replicated: false,
@@ -40,12 +37,21 @@ pub(super) fn choose(
     Some(Placement::new(pipeline, decision, (winner, reservation)))
 }
 
-fn candidate(member: &Arc<Member>) -> Candidate {
+/// Whoever else would take the same request.
+fn fallbacks(field: &Field, chosen: usize) -> Vec<usize> {
+    let model = &field.seats[chosen].model;
+    let others = field.seats.iter().enumerate().filter(|(i, seat)| *i != chosen && seat.model == *model);
+    others.map(|(i, _)| i).collect()
+}
+
+fn candidate(seat: &Seat) -> Candidate {
+    let worker = &seat.member.worker;
     Candidate {
-        id: member.worker.id,
-        worker: member.worker.name.clone(),
-        workerset: member.worker.set.name.clone(),
-        endpoint: member.worker.endpoint.clone(),
+        id: worker.id,
+        worker: worker.name.clone(),
+        workerset: worker.set.name.clone(),
+        endpoint: worker.endpoint.clone(),
+        model: seat.model.clone(),
         overlap: Overlap::default(),
         prediction: Prediction::default(),
         own_in_flight: 0,

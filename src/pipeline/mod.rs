@@ -5,6 +5,7 @@
 
 mod choose;
 mod decode;
+mod field;
 mod incoming;
 mod metrics;
 mod mock;
@@ -12,6 +13,7 @@ mod placement;
 mod sticky;
 mod subject;
 mod tokens;
+mod wording;
 
 use std::{
     collections::HashMap,
@@ -26,21 +28,23 @@ use tokio::time::Instant;
 use crate::{
     cache::CacheIndex,
     config::Config,
-    fleet::{Member, Registry, Snapshot},
+    fleet::{Registry, Snapshot},
     load::LoadTable,
     observe::Metrics,
     prompt::Tokenizers,
-    route::{Demand, HotPrefixes, eligible},
-    types::{Degradation, ErrorKind, Rejection, Removed, RemovedReason},
+    route::{Demand, HotPrefixes},
+    types::{Degradation, ErrorKind, Rejection},
 };
 
 pub use incoming::{Incoming, IncomingBody, Inspected, Rewrite};
 pub use placement::Placement;
 
 use decode::Decoding;
+use field::{Backing, Field, Seat};
 use metrics::PipelineMetrics;
 use sticky::StickyMap;
 use subject::{Nameless, Subject};
+use wording::Wordings;
 
 /// The rooms that a decision draws on.
 pub struct Rooms {
@@ -121,24 +125,41 @@ impl Pipeline {
     async fn run(&self, incoming: &Incoming, deadline: Instant) -> Result<Placement, Rejection> {
         let mut subject = subject::read(incoming, (&self.decoding, deadline), Nameless::Refused).await?;
         let field = self.field(incoming, &mut subject)?;
+        let wordings = self.word(&mut subject, &field, deadline).await?;
         let mut placement = if self.mock {
             mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker)?
         } else {
-            let prompts = tokens::prepare(self, &mut subject, &field.members, deadline).await;
+            let prompts = tokens::prepare(self, &mut subject, (&field.seats, &wordings), deadline).await;
             choose::choose(self, &subject, field, &prompts)?
         };
-        (placement.streamed, placement.rewrite) = (subject.stream, subject.rewrite);
+        placement.streamed = subject.stream;
+        placement.word(subject, &wordings);
         Ok(placement)
+    }
+
+    /// The request in the words of all who may serve it.
+    async fn word(
+        &self,
+        subject: &mut Subject,
+        field: &Field,
+        deadline: Instant,
+    ) -> Result<Wordings, Rejection> {
+        let Some(original) = &subject.original else { return Ok(Wordings::default()) };
+        let wordings = Wordings::of(original, field.other_models(subject.model.as_ref())).await;
+        let bytes = wordings.whole_bytes();
+        if bytes > 0 {
+            subject.hold(self.decoding.room(bytes, deadline).await?);
+        }
+        Ok(wordings)
     }
 
     /// The workers that may serve it, before its length is known.
     fn field(&self, incoming: &Incoming, subject: &mut Subject) -> Result<Field, Rejection> {
         let fleet = self.rooms.registry.snapshot();
         let subset = incoming.subset.as_deref();
-        let of = |model: Option<&str>| {
-            Field::of(&fleet, Demand { model, subset, exclude: &incoming.exclude, prompt_tokens: None })
-        };
-        let mut field = of(subject.model.as_deref());
+        let demand = Demand { subset, exclude: &incoming.exclude, ..Demand::default() };
+        let of = |model: Option<Arc<str>>| Field::of(&fleet, &[Backing::anyone(model)], demand);
+        let mut field = of(subject.model.clone());
         if let Some(model) = &subject.model
             && field.is_of_other_models()
         {
@@ -150,47 +171,19 @@ impl Pipeline {
             field = of(None);
         }
         self.stick(subject, &mut field);
-        if field.members.is_empty() { Err(no_worker()) } else { Ok(field) }
+        if field.seats.is_empty() { Err(no_worker()) } else { Ok(field) }
     }
 
     /// Narrows the field to the worker that made the response which the request names.
     fn stick(&self, subject: &mut Subject, field: &mut Field) {
         let Some(id) = &subject.made_before else { return };
         let owner = self.sticky.get(id);
-        match field.members.iter().position(|m| Some(m.worker.id) == owner) {
-            Some(at) => field.members = vec![field.members.swap_remove(at)],
-            None => subject.lacks(Degradation::StickyMiss),
+        let is_owner = |seat: &Seat| Some(seat.member.worker.id) == owner;
+        if field.seats.iter().any(is_owner) {
+            field.seats.retain(is_owner);
+        } else {
+            subject.lacks(Degradation::StickyMiss);
         }
-    }
-}
-
-/// The workers that may serve a request, and those that may not.
-#[derive(Default)]
-struct Field {
-    members: Vec<Arc<Member>>,
-    removed: Vec<Removed>,
-}
-
-impl Field {
-    fn of(fleet: &Snapshot, demand: Demand<'_>) -> Self {
-        let mut field = Self::default();
-        for member in fleet.values() {
-            match eligible(member, demand) {
-                Ok(()) => field.members.push(member.clone()),
-                Err(reason) => field.remove(member, reason),
-            }
-        }
-        field
-    }
-
-    /// There are workers, and none of them serves the model.
-    fn is_of_other_models(&self) -> bool {
-        let other = |removed: &Removed| removed.reason == RemovedReason::OtherModel;
-        self.members.is_empty() && !self.removed.is_empty() && self.removed.iter().all(other)
-    }
-
-    fn remove(&mut self, member: &Member, reason: RemovedReason) {
-        self.removed.push(Removed { worker: member.worker.name.clone(), reason });
     }
 }
 

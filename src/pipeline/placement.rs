@@ -12,7 +12,7 @@ use crate::{
     types::{Decision, Outcome, Usage},
 };
 
-use super::{Pipeline, Rewrite, metrics::PipelineMetrics, sticky::StickyMap};
+use super::{Pipeline, Rewrite, Subject, metrics::PipelineMetrics, sticky::StickyMap, wording::Wordings};
 
 /// A decision with the load that it reserved. Dropping it unfinished counts as cancelled.
 pub struct Placement {
@@ -63,6 +63,18 @@ impl Placement {
     /// A decision that holds no load and tells nobody how it went: for tests of the front doors.
     pub fn unreserved(decision: Arc<Decision>) -> Self {
         Self { decision, streamed: false, rewrite: None, client_model: None, live: None }
+    }
+
+    /// Has the body name the model as the chosen worker knows it, and the answer as the client does.
+    pub(super) fn word(&mut self, subject: Subject, wordings: &Wordings) {
+        let served = self.decision.primary().model.clone();
+        match served.filter(|served| Some(served) != subject.model.as_ref()) {
+            Some(served) => {
+                self.rewrite = wordings.rewrite(&served);
+                self.client_model = subject.model;
+            }
+            None => self.rewrite = subject.rewrite,
+        }
     }
 
     /// Keeps of the decision only the chosen candidate, for a holder of many placements.

@@ -13,6 +13,7 @@ use crate::{
 use super::{
     Incoming, IncomingBody, Rewrite,
     decode::{Decoded, Decoding, Undecoded},
+    wording::Original,
 };
 
 /// Bodies above this are parsed off the async threads.
@@ -31,14 +32,16 @@ pub(super) struct Subject {
     pub token_is_seen: bool,
     /// The front door demands the model.
     pub demanded: bool,
-    /// What has to change in its body.
+    /// Its body, where that can be made to name another model.
+    pub original: Option<Original>,
+    /// What has to change in its body for it to name the model.
     pub rewrite: Option<Rewrite>,
     /// The stored response that it goes on from or asks for.
     pub made_before: Option<Arc<str>>,
     /// What is not known of it.
     pub degraded: Vec<Degradation>,
     /// The room that what was made of its body takes.
-    _held: Option<OwnedSemaphorePermit>,
+    held: Option<OwnedSemaphorePermit>,
 }
 
 impl Subject {
@@ -49,6 +52,14 @@ impl Subject {
     /// An inference call whose model nobody serves is answered 404; of other calls the engines know better.
     pub(super) fn must_name_a_served_model(&self) -> bool {
         self.demanded || self.parsed.is_some() || self.made_before.is_some()
+    }
+
+    /// Holds room for more that is made of its body.
+    pub(super) fn hold(&mut self, room: OwnedSemaphorePermit) {
+        match &mut self.held {
+            Some(held) => held.merge(room),
+            None => self.held = Some(room),
+        }
     }
 
     /// Notes what is not known, once.
@@ -126,6 +137,7 @@ async fn content(
         }
     }
     let call = Call { api, nameless, encoded: encoding.is_some() };
+    let original = Original { body: body.clone(), encoded: call.encoded };
     let (parsed, rewrite) = off_thread(body, move |body| call.read(body, model.as_deref()))
         .await
         .unwrap_or_else(|| Err(Rejection::new(ErrorKind::Internal, "The request could not be read.")))?;
@@ -134,7 +146,8 @@ async fn content(
         model: parsed.model.clone(),
         stream: parsed.stream,
         made_before: parsed.previous_response_id.clone(),
-        _held: held,
+        original: Some(original),
+        held,
         ..Subject::default()
     };
     if incoming.pool.is_some() {
@@ -185,6 +198,8 @@ async fn other_call(incoming: &Incoming, decoding: &Decoding, deadline: Instant)
         && let Ok(decoded) = decoding.run(incoming.content_encoding.as_deref(), body.clone(), deadline).await
     {
         let (model, encoded) = (incoming.model.clone(), incoming.content_encoding.is_some());
+        subject.original = Some(Original { body: decoded.body.clone(), encoded });
+        subject.held = decoded.held;
         let named = off_thread(decoded.body, move |body| match model {
             Some(model) => (None, renamed(body, &model, encoded).1),
             None => (named_model(body), None),
@@ -195,7 +210,7 @@ async fn other_call(incoming: &Incoming, decoding: &Decoding, deadline: Instant)
 }
 
 /// Reads a body, a large one off the async threads. `None` when that panicked.
-async fn off_thread<T: Send + 'static>(
+pub(super) async fn off_thread<T: Send + 'static>(
     body: Bytes,
     read: impl FnOnce(&Bytes) -> T + Send + 'static,
 ) -> Option<T> {

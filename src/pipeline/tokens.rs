@@ -10,18 +10,21 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     cache::block_keys,
-    fleet::{Member, Worker},
-    prompt::TokenizeTarget,
+    config::TokenizeMode,
+    fleet::Member,
+    prompt::{ParsedRequest, Prompts as Given, TokenizeError, TokenizeTarget},
     types::{BlockKeys, Degradation, Overlap, PromptTokens, WorkerId},
 };
 
-use super::{Pipeline, Subject};
+use super::{Pipeline, Subject, field::Seat, wording::Wordings};
 
 /// Workers of one group see the same tokens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GroupKey<'a> {
     profile: &'a str,
     model: Arc<str>,
+    /// What its engines are asked for.
+    served: &'a Arc<str>,
     adapter: Option<Arc<str>>,
     render_url: Option<&'a str>,
 }
@@ -36,30 +39,34 @@ pub(super) struct Held {
 #[derive(Default)]
 pub(super) struct Prompts {
     held: Vec<Held>,
-    /// Where in `held` a worker's is.
-    on: HashMap<WorkerId, usize>,
+    /// Where in `held` a seat's is.
+    on: HashMap<(WorkerId, usize), usize>,
 }
 
 impl Prompts {
-    /// What is known of the prompt on that worker.
-    pub(super) fn on(&self, worker: &Worker) -> Option<&Held> {
-        self.on.get(&worker.id).and_then(|at| self.held.get(*at))
+    /// What is known of the prompt there.
+    pub(super) fn on(&self, seat: &Seat) -> Option<&Held> {
+        self.on.get(&seat.key()).and_then(|at| self.held.get(*at))
     }
 
-    /// Blocks that the prompt takes up on a worker. Where it was not tokenized for the worker's model but for
-    /// another's, as many as there: not to know a prompt must not make it look free.
-    pub(super) fn blocks_on(&self, worker: &Worker) -> usize {
-        if let Some(held) = self.on(worker) {
+    /// Tokens of the prompt; where it is longer for one model than for another, the most.
+    pub(super) fn tokens(&self) -> Option<usize> {
+        self.held.iter().map(|held| held.keys.tokens).max()
+    }
+
+    /// Blocks that the prompt takes up there. Where it was not tokenized for that model but for another, as many as
+    /// there: not to know a prompt must not make it look free.
+    pub(super) fn blocks_on(&self, seat: &Seat) -> usize {
+        if let Some(held) = self.on(seat) {
             return held.keys.total_blocks();
         }
-        let tokens = self.held.iter().map(|held| held.keys.tokens).max().unwrap_or(0);
-        tokens.div_ceil(worker.set.kv_block_size.max(1) as usize)
+        self.tokens().unwrap_or(0).div_ceil(seat.member.worker.set.kv_block_size.max(1) as usize)
     }
 
-    fn insert(&mut self, pipeline: &Pipeline, (members, tokens): (&[&Arc<Member>], &PromptTokens)) {
+    fn insert(&mut self, pipeline: &Pipeline, (seats, tokens): (&[&Seat], &PromptTokens)) {
         let first = self.held.len();
-        for worker in members.iter().map(|member| &member.worker) {
-            let size = worker.set.kv_block_size;
+        for seat in seats {
+            let size = seat.member.worker.set.kv_block_size;
             let known = self.held[first..].iter().position(|held| held.keys.block_size == size);
             let at = known.map_or(self.held.len(), |at| first + at);
             if at == self.held.len() {
@@ -67,7 +74,7 @@ impl Prompts {
                 let overlap = pipeline.rooms.index.overlap(&keys);
                 self.held.push(Held { keys, overlap });
             }
-            self.on.insert(worker.id, at);
+            self.on.insert(seat.key(), at);
         }
     }
 }
@@ -76,37 +83,38 @@ impl Prompts {
 pub(super) async fn prepare(
     pipeline: &Pipeline,
     subject: &mut Subject,
-    members: &[Arc<Member>],
+    (seats, wordings): (&[Seat], &Wordings),
     deadline: Instant,
 ) -> Prompts {
-    let (Some(parsed), Some(model)) = (subject.parsed.clone(), subject.model.clone()) else {
-        return Prompts::default();
-    };
+    let Some(parsed) = subject.parsed.clone() else { return Prompts::default() };
     // In order, so that equal requests are told alike.
-    let mut groups: BTreeMap<GroupKey<'_>, Vec<&Arc<Member>>> = BTreeMap::new();
-    for member in members {
-        groups.entry(group_of(member, &model)).or_default().push(member);
+    let mut groups: BTreeMap<GroupKey<'_>, Vec<&Seat>> = BTreeMap::new();
+    for seat in seats {
+        if let Some(served) = &seat.model {
+            groups.entry(group_of(&seat.member, served)).or_default().push(seat);
+        }
     }
     let turn = pipeline.turn.fetch_add(1, Ordering::Relaxed);
-    let work = groups.into_iter().map(|(key, members)| {
+    let work = groups.into_iter().map(|(key, seats)| {
         let parsed = &parsed;
         async move {
-            let target = target(&key, &members, turn);
-            let tokens = timeout_at(deadline, pipeline.rooms.tokenizers.tokenize(parsed, &target)).await;
-            (members, tokens)
+            let target = target(&key, &seats, turn);
+            let work = tokenized(pipeline, (parsed, wordings), (&key, &target), deadline);
+            let tokens = timeout_at(deadline, work).await;
+            (seats, tokens)
         }
     });
     let mut prompts = Prompts::default();
-    for (members, tokens) in join_all(work).await {
+    for (seats, tokens) in join_all(work).await {
         match tokens {
             Ok(Ok(tokens)) => {
                 if tokens.credit_until.is_some_and(|until| until < tokens.ids.len()) {
                     subject.lacks(Degradation::UnknownSalt);
                 }
-                prompts.insert(pipeline, (&members, &tokens));
+                prompts.insert(pipeline, (&seats, &tokens));
             }
             Ok(Err(error)) => {
-                tracing::debug!(%error, %model, "a prompt was not tokenized");
+                tracing::debug!(%error, model = subject.model.as_deref(), "a prompt was not tokenized");
                 subject.lacks(Degradation::TokenizeFailed);
             }
             Err(_) => subject.lacks(Degradation::Deadline),
@@ -115,26 +123,51 @@ pub(super) async fn prepare(
     prompts
 }
 
-fn group_of<'a>(member: &'a Member, model: &str) -> GroupKey<'a> {
+/// The prompt's tokens for a group, whose engines may know the model by another name than the request.
+async fn tokenized(
+    pipeline: &Pipeline,
+    (parsed, wordings): (&ParsedRequest, &Wordings),
+    (key, target): (&GroupKey<'_>, &TokenizeTarget),
+    deadline: Instant,
+) -> Result<PromptTokens, TokenizeError> {
+    let tokenizers = &pipeline.rooms.tokenizers;
+    if parsed.model.as_ref() == Some(key.served) {
+        return tokenizers.tokenize(parsed, target).await;
+    }
+    let mut parsed = parsed.clone();
+    parsed.model = Some(key.served.clone());
+    // Only engines are shown the body.
+    let shown = target.mode != TokenizeMode::Local && !matches!(parsed.prompts, Given::TokenIds(_));
+    if !shown {
+        return tokenizers.tokenize(&parsed, target).await;
+    }
+    let room = pipeline.decoding.room(parsed.body.len(), deadline).await;
+    let _room = room.map_err(|rejection| TokenizeError::Unsupported(rejection.message))?;
+    parsed.body = wordings.body(key.served).unwrap_or(parsed.body);
+    tokenizers.tokenize(&parsed, target).await
+}
+
+fn group_of<'a>(member: &'a Member, served: &'a Arc<str>) -> GroupKey<'a> {
     let set = &member.worker.set;
     GroupKey {
         profile: &set.profile.name,
         model: member.model().unwrap_or_default(),
-        adapter: member.serves(model).and_then(|served| served.adapter),
+        served,
+        adapter: member.serves(served).and_then(|served| served.adapter),
         render_url: set.render_url.as_deref(),
     }
 }
 
 /// Engines of a group answer renders in turn; one that does not even answer its scrapes is left out while
 /// another does, or it would hold up its share of all requests until their deadline.
-fn target(key: &GroupKey<'_>, members: &[&Arc<Member>], turn: usize) -> TokenizeTarget {
-    let answers = |m: &&&Arc<Member>| m.status.missed_scrapes.load(Ordering::Relaxed) == 0;
+fn target(key: &GroupKey<'_>, seats: &[&Seat], turn: usize) -> TokenizeTarget {
+    let answers = |seat: &&&Seat| seat.member.status.missed_scrapes.load(Ordering::Relaxed) == 0;
     let urls = |answering: bool| -> Vec<&String> {
-        let asked = members.iter().filter(|m| !answering || answers(m));
-        asked.filter_map(|m| m.worker.http_url.as_ref()).collect()
+        let asked = seats.iter().filter(|seat| !answering || answers(seat));
+        asked.filter_map(|seat| seat.member.worker.http_url.as_ref()).collect()
     };
     let urls = Some(urls(true)).filter(|urls| !urls.is_empty()).unwrap_or_else(|| urls(false));
-    let first = &members[0].worker;
+    let first = &seats[0].member.worker;
     TokenizeTarget {
         mode: first.set.profile.tokenize_mode,
         model: key.model.clone(),

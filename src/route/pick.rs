@@ -24,6 +24,7 @@ pub fn rank(candidates: &mut [Candidate]) {
 /// of those within `tie_tolerance_ms` of the best, one whose load is known rather than assumed, the one with the
 /// fewest own requests in flight, then at random. Equal predictions enter the set by the same rules, or a fleet
 /// that idles would only ever use its lowest ids. `forced` is picked regardless, and joins the candidate set.
+/// A request is worded for the picked one: only those who know the model by the same name can stand in for it.
 ///
 /// `None` when there is no candidate.
 pub fn pick(
@@ -37,12 +38,13 @@ pub fn pick(
     let size = fraction.max(picker.top_k_min as usize).clamp(1, ranked.len());
     let limit = best.prediction.ttft_ms + picker.tie_tolerance_ms;
     let ttft = |i: usize| ranked[i].prediction.ttft_ms;
-    let mut set: Vec<(usize, Preference)> = ranked.iter().map(|c| preference(c, rng)).enumerate().collect();
-    set.sort_by(|(a, one), (b, other)| ttft(*a).total_cmp(&ttft(*b)).then_with(|| one.cmp(other)));
-    set.truncate(size);
-    let tied = set.iter().take_while(|(i, _)| ttft(*i) <= limit);
+    let mut all: Vec<(usize, Preference)> = ranked.iter().map(|c| preference(c, rng)).enumerate().collect();
+    all.sort_by(|(a, one), (b, other)| ttft(*a).total_cmp(&ttft(*b)).then_with(|| one.cmp(other)));
+    let tied = all.iter().take(size).take_while(|(i, _)| ttft(*i) <= limit);
     let chosen = forced.or_else(|| tied.min_by_key(|(_, preference)| *preference).map(|(i, _)| *i))?;
-    Some(Choice { chosen, fallbacks: set.into_iter().map(|(i, _)| i).filter(|i| *i != chosen).collect() })
+    let takes_the_same = |i: &usize| ranked[*i].model == ranked[chosen].model;
+    let set = all.into_iter().map(|(i, _)| i).filter(takes_the_same).take(size);
+    Some(Choice { chosen, fallbacks: set.filter(|i| *i != chosen).collect() })
 }
 
 /// What decides between equal predictions, lower first: load that is assumed (the engine may hang), own requests
@@ -66,6 +68,7 @@ pub(super) mod tests {
             worker: format!("w{id}").into(),
             workerset: "set".into(),
             endpoint: format!("10.0.0.{id}:8000").into(),
+            model: None,
             overlap: Overlap::default(),
             prediction: Prediction { ttft_ms, ..Default::default() },
             own_in_flight,

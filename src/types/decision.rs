@@ -130,6 +130,8 @@ impl RemovedReason {
 pub struct Removed {
     /// `worker_id_str`
     pub worker: Arc<str>,
+    /// The model as the worker was to serve it.
+    pub model: Option<Arc<str>>,
     /// Why.
     pub reason: RemovedReason,
 }
@@ -145,6 +147,8 @@ pub struct Candidate {
     pub workerset: Arc<str>,
     /// `ip:port` for the proxy.
     pub endpoint: Arc<str>,
+    /// The model as the worker knows it; `None`: the request names none.
+    pub model: Option<Arc<str>>,
     /// Cached leading blocks.
     pub overlap: Overlap,
     /// The prediction, term by term.
@@ -158,7 +162,7 @@ pub struct Candidate {
 /// What was decided for one request, and everything that it followed from.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Decision {
-    /// The model that the request names.
+    /// The model that the request asks for, by the name that its client knows.
     pub model: Option<Arc<str>>,
     /// Prompt length in tokens, where it was tokenized.
     pub prompt_tokens: Option<usize>,

@@ -14,6 +14,7 @@ pub fn decision() -> Arc<Decision> {
         worker: format!("w{id}").into(),
         workerset: "set".into(),
         endpoint: format!("10.0.0.{id}:80").into(),
+        model: None,
         overlap: Overlap::default(),
         prediction: Prediction { ttft_ms: 12.34, cached_blocks: 3.0, ..Prediction::default() },
         own_in_flight: 0,

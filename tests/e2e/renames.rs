@@ -158,6 +158,7 @@ fn decision(endpoint: &str) -> Arc<Decision> {
         worker: "w".into(),
         workerset: "local".into(),
         endpoint: endpoint.into(),
+        model: None,
         overlap: Overlap::default(),
         prediction: Prediction::default(),
         own_in_flight: 0,

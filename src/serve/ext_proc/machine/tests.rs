@@ -24,6 +24,7 @@ fn decision() -> Arc<Decision> {
         worker: format!("w{id}").into(),
         workerset: "s".into(),
         endpoint: format!("10.0.0.{id}:80").into(),
+        model: None,
         overlap: Overlap::default(),
         prediction: Prediction::default(),
         own_in_flight: 0,
