@@ -54,6 +54,7 @@ fn decide(incoming: Incoming) -> futures::future::BoxFuture<'static, Result<Plac
 
 fn service(metrics: &Metrics, limits: BodyLimits) -> ExtProc {
     let parts = Parts {
+        models: None,
         decide: Arc::new(decide) as Decide,
         budget: BodyBudget::new(limits, metrics),
         config: ExtProcConfig { explain_headers: true, ..ExtProcConfig::default() },

@@ -15,7 +15,7 @@ use crate::{
     serve::{
         Services,
         eds::Endpoints,
-        ext_proc::{ExtProc, Parts, deciding},
+        ext_proc::{ExtProc, Parts, deciding, publishing},
         fleet::Fleet,
         picker::{Picker, PickerParts},
         rate_limiter::RateLimits,
@@ -96,6 +96,7 @@ impl App {
             rng: StdRng::from_os_rng(),
         };
         let parts = Parts {
+            models: Some(publishing(pipeline.clone())),
             decide: deciding(pipeline),
             budget,
             config: self.config.ext_proc.clone(),

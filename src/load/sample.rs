@@ -71,6 +71,8 @@ impl Freshness {
 pub struct LoadView {
     /// How far the scraped numbers can be trusted.
     pub freshness: Freshness,
+    /// Milliseconds since the last scrape; `None`: never scraped.
+    pub age_ms: Option<f64>,
     /// The scraped part of Q: waiting requests that are not our own, as of the last scrape.
     pub queue: f64,
     /// Own requests without a token whose work is not in `backlog_ms`, because it is not known.

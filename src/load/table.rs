@@ -180,8 +180,10 @@ impl Pick<'_> {
                 (LoadSample { running, ..scrape.sample }, others.max(0.0))
             }
         };
+        let age = books.scrape.as_ref().map(|scrape| self.now.saturating_duration_since(scrape.at));
         LoadView {
             freshness,
+            age_ms: age.map(|age| age.as_secs_f64() * 1000.0),
             queue,
             own_untracked: books.untracked,
             own_without_token: books.without_token,

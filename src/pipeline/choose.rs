@@ -8,26 +8,37 @@ use crate::{
 };
 
 use super::{
-    Field, Pipeline, Placement, Subject,
+    Field, Incoming, Pipeline, Placement, Subject,
     field::Seat,
     no_worker,
+    pools::InPool,
+    rules::{self, Left, Rules},
     tokens::{Held, Prompts},
 };
 
-/// Chooses a worker of the field for the subject.
+/// A request and the pool that it is of.
+pub(super) struct Asked<'a> {
+    pub incoming: &'a Incoming,
+    pub subject: &'a Subject,
+    pub pool: Option<&'a InPool>,
+}
+
+/// Chooses a worker of the field for the request.
 ///
 /// # Errors
-/// Nobody is left once the prompt's length is known.
+/// Nobody is left once the prompt's length is known, or a rule turns the request away.
 pub(super) fn choose(
     pipeline: &Pipeline,
-    subject: &Subject,
+    asked: &Asked<'_>,
     mut field: Field,
     prompts: &Prompts,
 ) -> Result<Placement, Rejection> {
     settle(pipeline, &mut field, prompts)?;
-    let mut load = pipeline.rooms.load.lock();
-    let mut candidates: Vec<Candidate> = field.seats.iter().map(|s| candidate(s, &load, prompts)).collect();
-    assume_worst(&mut candidates);
+    let table = &pipeline.rooms.load;
+    let about = (asked.incoming, prompts.tokens());
+    let rules = asked.pool.and_then(|pool| rules::matched(pool, about, (&field.seats, table)));
+    let mut load = table.lock();
+    let Left { mut candidates, taken, ruled } = left(&field, (&load, prompts), rules.as_ref())?;
     rank(&mut candidates);
     let best = candidates.first().ok_or_else(no_worker)?;
     let leader = seat_of(&field, best).ok_or_else(no_worker)?;
@@ -35,21 +46,37 @@ pub(super) fn choose(
     let chosen = &candidates[choice.chosen];
     let winner = seat_of(&field, chosen).ok_or_else(no_worker)?;
     let held = prompts.on(winner);
-    let claim = claim(subject, chosen, held);
-    let reservation = load.reserve(chosen.id, claim);
+    let reservation = load.reserve(chosen.id, claim(asked.subject, chosen, held));
     drop(load);
     let winner = winner.member.clone();
     let decision = Decision {
-        model: subject.model.clone(),
+        model: asked.subject.model.clone(),
         prompt_tokens: held.map(|held| held.keys.tokens),
         candidates,
         chosen: choice.chosen,
         fallbacks: choice.fallbacks,
-        removed: field.removed,
-        degraded: subject.degraded.clone(),
+        removed: field.removed.into_iter().chain(rules::removed(&taken)).collect(),
+        taken,
+        ruled,
+        degraded: asked.subject.degraded.clone(),
         replicated,
     };
     Ok(Placement::new(pipeline, decision, (winner, reservation)))
+}
+
+/// The candidates of a field that the rules leave.
+fn left(
+    field: &Field,
+    (load, prompts): (&Pick<'_>, &Prompts),
+    rules: Option<&Rules<'_>>,
+) -> Result<Left, Rejection> {
+    let (mut candidates, others): (Vec<_>, Vec<_>) =
+        field.seats.iter().map(|seat| candidate(seat, load, prompts)).unzip();
+    assume_worst(&mut candidates);
+    match rules {
+        Some(rules) => rules.run(candidates, &others),
+        None => Ok(Left::all(candidates)),
+    }
 }
 
 /// Where a candidate sits.
@@ -99,7 +126,8 @@ fn is_same(before: &Member, now: &Member) -> bool {
     before.endpoint == now.endpoint && before.model_name == now.model_name && before.set.name == now.set.name
 }
 
-fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> Candidate {
+/// A candidate, and what else rules look at: the index of its backend and the age of its load.
+fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> (Candidate, (usize, Option<f64>)) {
     let worker = &seat.member.worker;
     let profile = &worker.set.profile;
     let view = load.view(worker.id);
@@ -117,7 +145,7 @@ fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> Candidate {
         overlap,
         load: &view,
     });
-    Candidate {
+    let candidate = Candidate {
         id: worker.id,
         worker: worker.name.clone(),
         workerset: worker.set.name.clone(),
@@ -125,9 +153,12 @@ fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> Candidate {
         model: seat.model.clone(),
         overlap,
         prediction,
+        waiting: rules::waiting(&view),
         own_in_flight: view.own_in_flight,
+        level: 0,
         degraded: lacks(&seat.member, &view, held.is_some()),
-    }
+    };
+    (candidate, (seat.backend, view.age_ms))
 }
 
 fn lacks(member: &Member, view: &LoadView, with_prompt: bool) -> Vec<Degradation> {
@@ -135,7 +166,8 @@ fn lacks(member: &Member, view: &LoadView, with_prompt: bool) -> Vec<Degradation
     view.freshness.lacks().into_iter().chain(cache).collect()
 }
 
-/// Picks with the picker of the best candidate's profile.
+/// Picks with the picker of the best candidate's profile. A hot prefix is spread over those only that are as good to
+/// the rules as the best, and serve its model.
 fn pick_one(
     pipeline: &Pipeline,
     leader: &Seat,
@@ -148,7 +180,10 @@ fn pick_one(
     let replicate = prompts.on(leader).and_then(|held| {
         let window = state.hot.entry(leader.member.model().unwrap_or_default()).or_default();
         let hot = window.observe(&held.keys, profile.picker.replication_threshold_pct);
-        replica(&profile.picker, &profile.predictor, candidates, hot)
+        let alike = |one: &Candidate| one.level == candidates[0].level && one.model == leader.model;
+        let alike: Vec<_> = candidates.iter().enumerate().filter(|(_, one)| alike(one)).collect();
+        let ranked: Vec<_> = alike.iter().map(|(_, one)| *one).collect();
+        replica(&profile.picker, &profile.predictor, &ranked, hot).map(|at| alike[at].0)
     });
     pick(&profile.picker, candidates, replicate, &mut state.rng).map(|choice| (choice, replicate.is_some()))
 }

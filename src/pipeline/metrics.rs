@@ -24,6 +24,7 @@ const MOST_TOKENS: u64 = 100_000_000;
 pub(super) struct PipelineMetrics {
     decisions: IntCounterVec,
     degraded: IntCounterVec,
+    ruled: IntCounterVec,
     rejections: IntCounterVec,
     requests: IntCounterVec,
     tokens: IntCounterVec,
@@ -44,6 +45,11 @@ impl PipelineMetrics {
                 "kinference_decisions_degraded_total",
                 "Picks made on less than full knowledge, by what was missing.",
                 &["reason"],
+            ),
+            ruled: m.counters(
+                "kinference_pool_decisions_total",
+                "Picks made for models of pools, by what ordered the candidates.",
+                &["by"],
             ),
             rejections: m.counters(
                 "kinference_rejections_total",
@@ -86,9 +92,20 @@ impl PipelineMetrics {
                 let basis = if decision.prompt_tokens.is_some() { "prompt" } else { "load" };
                 self.decisions.with_label_values(&[basis]).inc();
                 let lacks = decision.degraded.iter().chain(&decision.primary().degraded);
+                if let Some(ruled) = &decision.ruled {
+                    let by = if ruled.decided_by().is_some() { "rule" } else { "prediction" };
+                    self.ruled.with_label_values(&[by]).inc();
+                }
                 lacks.for_each(|why: &Degradation| self.degraded.with_label_values(&[why.label()]).inc());
             }
-            Err(rejection) => self.rejections.with_label_values(&[rejection.kind.label()]).inc(),
+            Err(rejection) => self.rejected(rejection),
+        }
+    }
+
+    pub(super) fn rejected(&self, rejection: &Rejection) {
+        self.rejections.with_label_values(&[rejection.kind.label()]).inc();
+        if let Some(rule) = rejection.ruled.as_ref().and_then(|ruled| ruled.decided_by()) {
+            tracing::debug!(policy = &*rule.policy, rule = &*rule.rule, "a rule turns a request away");
         }
     }
 

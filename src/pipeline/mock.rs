@@ -31,6 +31,8 @@ pub(super) fn choose(
         chosen,
         fallbacks: fallbacks(field, chosen),
         removed: field.removed.clone(),
+        taken: Vec::new(),
+        ruled: None,
         degraded: subject.degraded.clone(),
         replicated: false,
     };
@@ -54,7 +56,9 @@ fn candidate(seat: &Seat) -> Candidate {
         model: seat.model.clone(),
         overlap: Overlap::default(),
         prediction: Prediction::default(),
+        waiting: 0.0,
         own_in_flight: 0,
+        level: 0,
         degraded: Vec::new(),
     }
 }

@@ -7,9 +7,12 @@ mod choose;
 mod decode;
 mod field;
 mod incoming;
+mod listing;
 mod metrics;
 mod mock;
 mod placement;
+mod pools;
+mod rules;
 mod sticky;
 mod subject;
 mod tokens;
@@ -21,8 +24,10 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use rand::{SeedableRng, rngs::StdRng};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
@@ -31,19 +36,22 @@ use crate::{
     fleet::{Registry, Snapshot},
     load::LoadTable,
     observe::Metrics,
+    policy::compile::Policies,
     prompt::Tokenizers,
     route::{Demand, HotPrefixes},
-    types::{Degradation, ErrorKind, Rejection},
+    types::{Degradation, ErrorKind, ErrorShape, Rejection, RequestKind},
 };
 
 pub use incoming::{Incoming, IncomingBody, Inspected, Rewrite};
 pub use placement::Placement;
 
+use choose::Asked;
 use decode::Decoding;
 use field::{Backing, Field, Seat};
 use metrics::PipelineMetrics;
+use pools::InPool;
 use sticky::StickyMap;
-use subject::{Nameless, Subject};
+use subject::{Nameless, Reading, Subject};
 use wording::Wordings;
 
 /// The rooms that a decision draws on.
@@ -68,8 +76,12 @@ pub struct Pipeline {
     /// Which engine of a group is asked to render next.
     turn: AtomicUsize,
     sticky: Arc<StickyMap>,
+    policies: PoliciesInForce,
     metrics: Arc<PipelineMetrics>,
 }
+
+/// The policies that decide; none: policies are off, and a pool's name says nothing.
+pub type PoliciesInForce = Arc<ArcSwapOption<Policies>>;
 
 /// What a profile's picks remember.
 struct PickerState {
@@ -96,8 +108,29 @@ impl Pipeline {
                 .collect(),
             turn: AtomicUsize::new(0),
             sticky: Arc::default(),
+            policies: Arc::default(),
             metrics: Arc::new(PipelineMetrics::new(metrics)),
         }
+    }
+
+    /// The policies, for whoever puts them in force. With policies on there must be some from the start, if only empty
+    /// ones: without, pools are ignored.
+    pub fn policies(&self) -> &PoliciesInForce {
+        &self.policies
+    }
+
+    /// The models that the request's pool publishes, where it asks for them; `None`: the engines are to be asked.
+    ///
+    /// # Errors
+    /// A [`Rejection`] to answer the client with.
+    pub fn models(&self, incoming: &Incoming, shape: ErrorShape) -> Option<Result<Value, Rejection>> {
+        let RequestKind::Models(only) = &incoming.kind else { return None };
+        let policies = self.policies.load_full()?;
+        let asked = (incoming.tenant.as_deref(), only.as_deref());
+        let found = pools::named(&policies, incoming).transpose()?;
+        let listed = found.and_then(|pool| listing::listing(&pool, asked, shape));
+        listed.as_ref().err().into_iter().for_each(|rejection| self.metrics.rejected(rejection));
+        Some(listed)
     }
 
     /// Decides where a request goes and reserves its load there. Returns within the deadline, if need be
@@ -118,19 +151,31 @@ impl Pipeline {
     /// A [`Rejection`] to answer the client with: the decision would find the same.
     pub async fn inspect(&self, incoming: &Incoming) -> Result<Inspected, Rejection> {
         let deadline = Instant::now() + self.deadline;
-        let subject = subject::read(incoming, (&self.decoding, deadline), Nameless::Fine).await?;
+        let reading = Reading { nameless: Nameless::Fine, pools: self.policies.load().is_some() };
+        let subject = subject::read(incoming, (&self.decoding, deadline), reading).await?;
         Ok(Inspected { model: subject.model, stream: subject.stream })
     }
 
     async fn run(&self, incoming: &Incoming, deadline: Instant) -> Result<Placement, Rejection> {
-        let mut subject = subject::read(incoming, (&self.decoding, deadline), Nameless::Refused).await?;
-        let field = self.field(incoming, &mut subject)?;
+        let policies = self.policies.load_full();
+        let reading = Reading { nameless: Nameless::Refused, pools: policies.is_some() };
+        let mut subject = subject::read(incoming, (&self.decoding, deadline), reading).await?;
+        let pool = self.pool(policies.as_deref(), incoming, &subject)?;
+        let mut field = match &pool {
+            Some(pool) => self.field_of(pool, incoming),
+            None => self.field(incoming, &mut subject)?,
+        };
+        self.stick(&mut subject, &mut field);
+        if field.seats.is_empty() {
+            return Err(no_worker());
+        }
         let wordings = self.word(&mut subject, &field, deadline).await?;
         let mut placement = if self.mock {
             mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker)?
         } else {
             let prompts = tokens::prepare(self, &mut subject, (&field.seats, &wordings), deadline).await;
-            choose::choose(self, &subject, field, &prompts)?
+            let asked = Asked { incoming, subject: &subject, pool: pool.as_ref() };
+            choose::choose(self, &asked, field, &prompts)?
         };
         placement.streamed = subject.stream;
         placement.word(subject, &wordings);
@@ -170,8 +215,27 @@ impl Pipeline {
             subject.model = None;
             field = of(None);
         }
-        self.stick(subject, &mut field);
-        if field.seats.is_empty() { Err(no_worker()) } else { Ok(field) }
+        Ok(field)
+    }
+
+    /// What the request asks for of the pool that it names, if policies say what that is.
+    fn pool(
+        &self,
+        policies: Option<&Policies>,
+        incoming: &Incoming,
+        subject: &Subject,
+    ) -> Result<Option<InPool>, Rejection> {
+        let Some(policies) = policies else { return Ok(None) };
+        let Some(pool) = pools::named(policies, incoming)? else { return Ok(None) };
+        InPool::of(pool, subject.model.as_deref(), incoming.tenant.as_deref()).map(Some)
+    }
+
+    /// The workers behind what it asks for.
+    fn field_of(&self, pool: &InPool, incoming: &Incoming) -> Field {
+        let demand =
+            Demand { subset: incoming.subset.as_deref(), exclude: &incoming.exclude, ..Demand::default() };
+        let backings = pool.backings(incoming.tenant.as_deref());
+        Field::of(&self.rooms.registry.snapshot(), &backings, demand)
     }
 
     /// Narrows the field to the worker that made the response which the request names.

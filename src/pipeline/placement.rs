@@ -87,6 +87,8 @@ impl Placement {
             chosen: 0,
             fallbacks: Vec::new(),
             removed: Vec::new(),
+            taken: Vec::new(),
+            ruled: None,
             degraded: decision.degraded.clone(),
             replicated: decision.replicated,
         });

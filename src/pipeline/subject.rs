@@ -79,6 +79,14 @@ pub(super) enum Nameless {
     Fine,
 }
 
+/// How a request is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub nameless: Nameless,
+    /// There are policies, and with them pools.
+    pub pools: bool,
+}
+
 /// Reads a request.
 ///
 /// # Errors
@@ -86,9 +94,9 @@ pub(super) enum Nameless {
 pub(super) async fn read(
     incoming: &Incoming,
     room: (&Decoding, Instant),
-    nameless: Nameless,
+    reading: Reading,
 ) -> Result<Subject, Rejection> {
-    let mut subject = content(incoming, room, nameless).await?;
+    let mut subject = content(incoming, room, reading).await?;
     subject.token_is_seen = subject.stream && incoming.sees_response;
     if let Some(model) = &incoming.model {
         (subject.model, subject.demanded) = (Some(model.clone()), true);
@@ -99,7 +107,7 @@ pub(super) async fn read(
 async fn content(
     incoming: &Incoming,
     (decoding, deadline): (&Decoding, Instant),
-    nameless: Nameless,
+    Reading { nameless, pools }: Reading,
 ) -> Result<Subject, Rejection> {
     let content_type = incoming.content_type.as_deref().filter(|value| !value.trim().is_empty());
     let api = match &incoming.kind {
@@ -111,7 +119,7 @@ async fn content(
         RequestKind::Other if content_type.is_some_and(is_json) => {
             return Ok(other_call(incoming, decoding, deadline).await);
         }
-        RequestKind::Inference(_) | RequestKind::Other => {
+        RequestKind::Inference(_) | RequestKind::Models(_) | RequestKind::Other => {
             return Ok(Subject::load_only(Degradation::NotInference));
         }
     };
@@ -150,7 +158,7 @@ async fn content(
         held,
         ..Subject::default()
     };
-    if incoming.pool.is_some() {
+    if incoming.pool.is_some() && !pools {
         // Pools are a matter of policies, which are off: the documented behaviour is a pick on load alone.
         subject.lacks(Degradation::PoolUnknown);
     } else if subject.made_before.is_none() {
@@ -255,9 +263,9 @@ mod tests {
         for (content_type, body, model) in table {
             let deadline = Instant::now() + Duration::from_secs(5);
             let decoding = Decoding::new(crate::config::BodyLimits::default());
-            let subject = read(&embeddings(content_type, body), (&decoding, deadline), Nameless::Refused)
-                .await
-                .unwrap();
+            let reading = Reading { nameless: Nameless::Refused, pools: false };
+            let subject =
+                read(&embeddings(content_type, body), (&decoding, deadline), reading).await.unwrap();
             assert_eq!(subject.model.as_deref(), model, "{body}");
             assert_eq!(subject.degraded, [Degradation::NotInference]);
             assert!(!subject.must_name_a_served_model());

@@ -1,5 +1,7 @@
 //! From predictions to one worker and its ordered fallbacks.
 
+use std::cmp::Ordering;
+
 use rand::{Rng, rngs::StdRng};
 
 use super::stale::is_stale;
@@ -14,14 +16,18 @@ pub struct Choice {
     pub fallbacks: Vec<usize>,
 }
 
-/// Sorts candidates, the best prediction first; equal ones by id, so that equal inputs rank equally.
+/// Sorts candidates: by the level that rules gave them, then the best prediction first; equal ones by id, so that equal
+/// inputs rank equally.
 pub fn rank(candidates: &mut [Candidate]) {
-    candidates
-        .sort_by(|a, b| a.prediction.ttft_ms.total_cmp(&b.prediction.ttft_ms).then_with(|| a.id.cmp(&b.id)));
+    candidates.sort_by(|a, b| by_worth(a, b).then_with(|| a.id.cmp(&b.id)));
+}
+
+fn by_worth(a: &Candidate, b: &Candidate) -> Ordering {
+    a.level.cmp(&b.level).then_with(|| a.prediction.ttft_ms.total_cmp(&b.prediction.ttft_ms))
 }
 
 /// Picks among ranked candidates: the best `max(top_k_min, ceil(top_k_fraction * n))` are the candidate set;
-/// of those within `tie_tolerance_ms` of the best, one whose load is known rather than assumed, the one with the
+/// of those of the best's level within `tie_tolerance_ms` of it, one whose load is known rather than assumed, the one with the
 /// fewest own requests in flight, then at random. Equal predictions enter the set by the same rules, or a fleet
 /// that idles would only ever use its lowest ids. `forced` is picked regardless, and joins the candidate set.
 /// A request is worded for the picked one: only those who know the model by the same name can stand in for it.
@@ -37,10 +43,10 @@ pub fn pick(
     let fraction = (picker.top_k_fraction * ranked.len() as f64).ceil() as usize;
     let size = fraction.max(picker.top_k_min as usize).clamp(1, ranked.len());
     let limit = best.prediction.ttft_ms + picker.tie_tolerance_ms;
-    let ttft = |i: usize| ranked[i].prediction.ttft_ms;
+    let is_tied = |i: usize| ranked[i].level == best.level && ranked[i].prediction.ttft_ms <= limit;
     let mut all: Vec<(usize, Preference)> = ranked.iter().map(|c| preference(c, rng)).enumerate().collect();
-    all.sort_by(|(a, one), (b, other)| ttft(*a).total_cmp(&ttft(*b)).then_with(|| one.cmp(other)));
-    let tied = all.iter().take(size).take_while(|(i, _)| ttft(*i) <= limit);
+    all.sort_by(|(a, one), (b, other)| by_worth(&ranked[*a], &ranked[*b]).then_with(|| one.cmp(other)));
+    let tied = all.iter().take(size).take_while(|(i, _)| is_tied(*i));
     let chosen = forced.or_else(|| tied.min_by_key(|(_, preference)| *preference).map(|(i, _)| *i))?;
     let takes_the_same = |i: &usize| ranked[*i].model == ranked[chosen].model;
     let set = all.into_iter().map(|(i, _)| i).filter(takes_the_same).take(size);
@@ -71,7 +77,9 @@ pub(super) mod tests {
             model: None,
             overlap: Overlap::default(),
             prediction: Prediction { ttft_ms, ..Default::default() },
+            waiting: 0.0,
             own_in_flight,
+            level: 0,
             degraded: Vec::new(),
         }
     }

@@ -73,14 +73,14 @@ fn depths(keys: &BlockKeys) -> impl Iterator<Item = usize> {
 pub fn replica(
     picker: &PickerConfig,
     predictor: &PredictorConfig,
-    ranked: &[Candidate],
+    ranked: &[&Candidate],
     hot: usize,
 ) -> Option<usize> {
     if hot == 0 {
         return None;
     }
     let enough = picker.replication_warm_threshold_fraction * hot as f64;
-    let warm = |c: &&Candidate| f64::from(c.overlap.expected.max(c.overlap.any_tier)) >= enough;
+    let warm = |c: &&&Candidate| f64::from(c.overlap.expected.max(c.overlap.any_tier)) >= enough;
     if ranked.iter().filter(warm).count() >= picker.replication_warm_target as usize {
         return None;
     }
@@ -137,19 +137,21 @@ mod tests {
     #[test]
     fn a_cold_worker_is_warmed_unless_it_is_too_slow() {
         let (picker, predictor) = (PickerConfig::default(), PredictorConfig::default());
+        let replica =
+            |ranked: &[Candidate], hot| replica(&picker, &predictor, &ranked.iter().collect::<Vec<_>>(), hot);
         // full prefill of 100 blocks: 230 + 90 = 320 ms
         let near = [warm(1, 100.0, 100), warm(2, 400.0, 10), warm(3, 410.0, 0)];
-        assert_eq!(replica(&picker, &predictor, &near, 100), Some(1));
+        assert_eq!(replica(&near, 100), Some(1));
         let far = [warm(1, 100.0, 100), warm(2, 430.0, 10)];
-        assert_eq!(replica(&picker, &predictor, &far, 100), None);
+        assert_eq!(replica(&far, 100), None);
         let enough = [warm(1, 100.0, 100), warm(2, 110.0, 50), warm(3, 120.0, 0)];
-        assert_eq!(replica(&picker, &predictor, &enough, 100), None);
-        assert_eq!(replica(&picker, &predictor, &near, 0), None);
+        assert_eq!(replica(&enough, 100), None);
+        assert_eq!(replica(&near, 0), None);
         // As part of 150 blocks the prefix costs 230 + 135 = 365 ms: its blocks attend to those behind it too.
         let mut longer = [warm(1, 100.0, 100), warm(2, 465.0, 0)];
         longer[1].prediction.blocks = 150.0;
-        assert_eq!(replica(&picker, &predictor, &longer, 100), Some(1));
+        assert_eq!(replica(&longer, 100), Some(1));
         longer[1].prediction.ttft_ms = 466.0;
-        assert_eq!(replica(&picker, &predictor, &longer, 100), None);
+        assert_eq!(replica(&longer, 100), None);
     }
 }

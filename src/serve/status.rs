@@ -106,7 +106,20 @@ const fn rejected(kind: ErrorKind) -> (&'static str, Code) {
         ErrorKind::BodyTooLarge => ("BODY_TOO_LARGE", Code::ResourceExhausted),
         ErrorKind::Overloaded => ("OVERLOADED", Code::ResourceExhausted),
         ErrorKind::NoWorker => ("NO_WORKER", Code::Unavailable),
+        ErrorKind::PoolNotFound => ("POOL_NOT_FOUND", Code::Unavailable),
+        ErrorKind::Policy(_) => ("REJECTED_BY_POLICY", policy_code(kind.http_status())),
         ErrorKind::Internal => ("INTERNAL", Code::Internal),
+    }
+}
+
+const fn policy_code(status: u16) -> Code {
+    match status {
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::NotFound,
+        429 => Code::ResourceExhausted,
+        500.. => Code::Unavailable,
+        _ => Code::FailedPrecondition,
     }
 }
 
@@ -128,7 +141,7 @@ impl Refusal {
 }
 
 impl From<Rejection> for Refusal {
-    fn from(Rejection { kind, message }: Rejection) -> Self {
+    fn from(Rejection { kind, message, ruled: _ }: Rejection) -> Self {
         Self { reason: kind.into(), message }
     }
 }

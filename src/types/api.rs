@@ -36,6 +36,8 @@ pub enum RequestKind {
     Inference(Api),
     /// `GET|POST /v1/responses/{id}...`: belongs to the worker that made the response.
     StoredResponse(String),
+    /// `GET /v1/models[/{id}]`: what a pool publishes; without one, like anything else.
+    Models(Option<String>),
     /// Anything else: routed on load alone, bytes untouched.
     Other,
 }
@@ -48,11 +50,33 @@ impl RequestKind {
             let id = rest.split('/').next().unwrap_or(rest);
             return Self::StoredResponse(id.to_owned());
         }
+        if let Some(rest) = path.strip_prefix("/v1/models").filter(|_| method.eq_ignore_ascii_case("GET")) {
+            match rest.strip_prefix('/') {
+                Some(id) => {
+                    return Self::Models(Some(unescaped(id)));
+                }
+                None if rest.is_empty() => return Self::Models(None),
+                None => {}
+            }
+        }
         match Api::ALL.into_iter().find(|api| api.path() == path) {
             Some(api) if method.eq_ignore_ascii_case("POST") => Self::Inference(api),
             _ => Self::Other,
         }
     }
+}
+
+/// A part of a path without its `%XX` escapes. What is no escape stays.
+fn unescaped(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = (*first == b'%').then(|| std::str::from_utf8(after.get(..2)?).ok()).flatten();
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        out.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Whether a `content-type` says JSON; its parameters and case do not matter.
@@ -90,7 +114,13 @@ mod tests {
             ("POST", "/v1/completions/?x=1", RequestKind::Inference(Api::Completions)),
             ("post", "/v1/messages", RequestKind::Inference(Api::Messages)),
             ("GET", "/v1/chat/completions", RequestKind::Other),
-            ("GET", "/v1/models", RequestKind::Other),
+            ("GET", "/v1/models", RequestKind::Models(None)),
+            ("get", "/v1/models/?limit=5", RequestKind::Models(None)),
+            ("GET", "/v1/models/org%2Fm", RequestKind::Models(Some("org/m".into()))),
+            ("GET", "/v1/models/50%%2", RequestKind::Models(Some("50%%2".into()))),
+            ("GET", "/v1/models/org/m", RequestKind::Models(Some("org/m".into()))),
+            ("POST", "/v1/models", RequestKind::Other),
+            ("GET", "/v1/modelsx", RequestKind::Other),
             ("POST", "/v1/responses", RequestKind::Inference(Api::Responses)),
             ("GET", "/v1/responses/resp_1?stream=true", RequestKind::StoredResponse("resp_1".into())),
             ("POST", "/v1/responses/resp_1/cancel", RequestKind::StoredResponse("resp_1".into())),

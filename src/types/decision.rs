@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Prediction, WorkerId};
+use super::{Prediction, Ruled, WorkerId};
 
 /// Leading blocks of a prompt that a worker holds, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
@@ -105,6 +105,8 @@ pub enum RemovedReason {
     Failing,
     /// It left the fleet, or is another one now, while the request was being read.
     Gone,
+    /// A step of a policy's rule took it away.
+    Policy,
 }
 
 impl RemovedReason {
@@ -121,6 +123,7 @@ impl RemovedReason {
             Self::Excluded => "excluded",
             Self::Failing => "failing",
             Self::Gone => "gone",
+            Self::Policy => "policy",
         }
     }
 }
@@ -153,8 +156,12 @@ pub struct Candidate {
     pub overlap: Overlap,
     /// The prediction, term by term.
     pub prediction: Prediction,
+    /// Requests that wait there for their first token: others' in its queue, and our own.
+    pub waiting: f64,
     /// Our own requests in flight there when the pick was made.
     pub own_in_flight: u32,
+    /// What the rules of a pool make of it: those of a lower level come first, whatever their predictions.
+    pub level: u32,
     /// What this candidate's prediction lacks.
     pub degraded: Vec<Degradation>,
 }
@@ -166,14 +173,18 @@ pub struct Decision {
     pub model: Option<Arc<str>>,
     /// Prompt length in tokens, where it was tokenized.
     pub prompt_tokens: Option<usize>,
-    /// Every eligible worker, best prediction first.
+    /// Every eligible worker that the rules leave, the best first.
     pub candidates: Vec<Candidate>,
     /// Index into `candidates` of the chosen one.
     pub chosen: usize,
     /// Indices into `candidates` of the fallbacks, in order.
     pub fallbacks: Vec<usize>,
-    /// Workers that were no candidates.
+    /// Workers that were no candidates, or were taken away.
     pub removed: Vec<Removed>,
+    /// Candidates that the rules took away.
+    pub taken: Vec<Candidate>,
+    /// What the pool's rules made of the request, if a pool publishes the model.
+    pub ruled: Option<Arc<Ruled>>,
     /// What the whole decision lacks.
     pub degraded: Vec<Degradation>,
     /// The pick went to a cold worker to spread a hot prefix.

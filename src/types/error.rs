@@ -2,7 +2,11 @@
 //!
 //! Messages are written for the client: nothing internal (addresses, file names, error chains) goes in.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+
+use super::Ruled;
 
 /// Why a request was turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,8 +23,54 @@ pub enum ErrorKind {
     Overloaded,
     /// No eligible worker.
     NoWorker,
+    /// The route belongs to an InferencePool that is not there, or not yet.
+    PoolNotFound,
+    /// A policy says no, with a status of its own.
+    Policy(PolicyStatus),
     /// A fault of ours.
     Internal,
+}
+
+/// The HTTP status that a policy turns requests away with.
+///
+/// Invariant: 400 to 599.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PolicyStatus(u16);
+
+impl PolicyStatus {
+    /// That status, or the nearest one that is an error.
+    pub const fn of(status: u16) -> Self {
+        match status {
+            0..400 => Self(400),
+            400..600 => Self(status),
+            600.. => Self(599),
+        }
+    }
+
+    const fn openai_type(self) -> &'static str {
+        match self.0 {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "NotFoundError",
+            429 => "rate_limit_error",
+            503 => "service_unavailable_error",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        }
+    }
+
+    const fn anthropic_type(self) -> &'static str {
+        match self.0 {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            503 | 529 => "overloaded_error",
+            500.. => "api_error",
+            _ => "invalid_request_error",
+        }
+    }
 }
 
 /// Whose error format the client expects.
@@ -34,14 +84,16 @@ pub enum ErrorShape {
 }
 
 impl ErrorKind {
-    /// Every kind, for metrics and table tests.
-    pub const ALL: [Self; 7] = [
+    /// Every kind, for metrics and table tests; of those with a status of their own, one.
+    pub const ALL: [Self; 9] = [
         Self::BadRequest,
         Self::ModelNotFound,
         Self::BodyTimeout,
         Self::BodyTooLarge,
         Self::Overloaded,
         Self::NoWorker,
+        Self::PoolNotFound,
+        Self::Policy(PolicyStatus::of(503)),
         Self::Internal,
     ];
 
@@ -54,6 +106,8 @@ impl ErrorKind {
             Self::BodyTooLarge => "body_too_large",
             Self::Overloaded => "overloaded",
             Self::NoWorker => "no_worker",
+            Self::PoolNotFound => "pool_not_found",
+            Self::Policy(_) => "policy",
             Self::Internal => "internal",
         }
     }
@@ -66,7 +120,8 @@ impl ErrorKind {
             Self::BodyTimeout => 408,
             Self::BodyTooLarge => 413,
             Self::Overloaded => 429,
-            Self::NoWorker => 503,
+            Self::NoWorker | Self::PoolNotFound => 503,
+            Self::Policy(status) => status.0,
             Self::Internal => 500,
         }
     }
@@ -74,7 +129,10 @@ impl ErrorKind {
     /// Seconds for `Retry-After`, where trying again later makes sense.
     pub const fn retry_after_secs(self) -> Option<u32> {
         match self {
-            Self::Overloaded | Self::NoWorker => Some(1),
+            Self::Overloaded
+            | Self::NoWorker
+            | Self::PoolNotFound
+            | Self::Policy(PolicyStatus(429 | 503)) => Some(1),
             _ => None,
         }
     }
@@ -84,7 +142,8 @@ impl ErrorKind {
             Self::BadRequest | Self::BodyTooLarge | Self::BodyTimeout => "invalid_request_error",
             Self::ModelNotFound => "NotFoundError",
             Self::Overloaded => "rate_limit_error",
-            Self::NoWorker => "service_unavailable_error",
+            Self::NoWorker | Self::PoolNotFound => "service_unavailable_error",
+            Self::Policy(status) => status.openai_type(),
             Self::Internal => "server_error",
         }
     }
@@ -95,26 +154,29 @@ impl ErrorKind {
             Self::ModelNotFound => "not_found_error",
             Self::BodyTooLarge => "request_too_large",
             Self::Overloaded => "rate_limit_error",
-            Self::NoWorker => "overloaded_error",
+            Self::NoWorker | Self::PoolNotFound => "overloaded_error",
+            Self::Policy(status) => status.anthropic_type(),
             Self::Internal => "api_error",
         }
     }
 }
 
 /// A request turned away, with the text that the client reads.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
     /// What it is.
     pub kind: ErrorKind,
     /// For the client.
     pub message: String,
+    /// The rules that turned it away, if rules did.
+    pub ruled: Option<Arc<Ruled>>,
 }
 
 impl Rejection {
     /// A rejection of that kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), ruled: None }
     }
 
     /// The JSON body of the answer.

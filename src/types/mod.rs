@@ -7,13 +7,15 @@ mod ids;
 mod kv_event;
 mod prediction;
 mod prompt;
+mod ruled;
 mod usage;
 
 pub use api::{Api, RequestKind, is_json};
 pub use decision::{Candidate, Decision, Degradation, Overlap, Removed, RemovedReason};
-pub use error::{ErrorKind, ErrorShape, Rejection};
+pub use error::{ErrorKind, ErrorShape, PolicyStatus, Rejection};
 pub use ids::{Rank, WorkerId};
 pub use kv_event::{EngineHash, ExtraKey, Group, KvEvent, StoredBlocks, Tier};
 pub use prediction::Prediction;
 pub use prompt::{BlockHash, BlockKeys, ImageSpan, PromptTokens, SequenceHash};
+pub use ruled::{RuleSaid, RuleUnknown, Ruled, StepEffect, StepSaid};
 pub use usage::{Outcome, Usage};

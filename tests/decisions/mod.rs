@@ -17,7 +17,9 @@ pub fn decision() -> Arc<Decision> {
         model: None,
         overlap: Overlap::default(),
         prediction: Prediction { ttft_ms: 12.34, cached_blocks: 3.0, ..Prediction::default() },
+        waiting: 0.0,
         own_in_flight: 0,
+        level: 0,
         degraded: vec![Degradation::NoMetrics],
     };
     Arc::new(Decision {
@@ -27,6 +29,8 @@ pub fn decision() -> Arc<Decision> {
         chosen: 0,
         fallbacks: vec![1],
         removed: vec![],
+        taken: vec![],
+        ruled: None,
         degraded: vec![],
         replicated: false,
     })

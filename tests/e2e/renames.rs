@@ -127,6 +127,7 @@ const DECODED: &str = r#"{"model":"tiny","decoded":true}"#;
 
 fn server(metrics: &Metrics, endpoints: [String; 2]) -> Server {
     let parts = Parts {
+        models: None,
         decide: Arc::new(move |incoming| {
             let placed = placed(&incoming, &endpoints);
             Box::pin(async move { Ok(placed) })
@@ -161,7 +162,9 @@ fn decision(endpoint: &str) -> Arc<Decision> {
         model: None,
         overlap: Overlap::default(),
         prediction: Prediction::default(),
+        waiting: 0.0,
         own_in_flight: 0,
+        level: 0,
         degraded: vec![],
     };
     Arc::new(Decision {
@@ -171,6 +174,8 @@ fn decision(endpoint: &str) -> Arc<Decision> {
         chosen: 0,
         fallbacks: vec![],
         removed: vec![],
+        taken: vec![],
+        ruled: None,
         degraded: vec![],
         replicated: false,
     })

@@ -206,7 +206,7 @@ async fn by_ext_proc(door: &Door, ask: &Ask) -> (Option<Outcome>, impl Sized) {
         })
     });
     let config = ExtProcConfig::default();
-    let parts = Parts { decide, budget: door.budget.clone(), config, id_seed: 1 };
+    let parts = Parts { decide, models: None, budget: door.budget.clone(), config, id_seed: 1 };
     let metrics = kinference::observe::Metrics::new();
     let messages = [request_head(ask), request_body(ask)].map(Ok);
     let open = futures::stream::iter(messages).chain(futures::stream::pending());

@@ -4,7 +4,11 @@
 
 mod choice;
 mod equal;
+mod listing;
 mod outcome;
+mod pools;
 mod refusal;
+mod rules;
 mod site;
 mod tokens;
+mod wording;

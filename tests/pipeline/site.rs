@@ -13,6 +13,7 @@ use kinference::{
     load::LoadTable,
     observe::Metrics,
     pipeline::{Incoming, IncomingBody, Pipeline, Placement, Rooms},
+    policy,
     prompt::{Tokenizers, http_client},
     types::{Api, Decision, ErrorKind, KvEvent, Rank, Rejection, RequestKind, StoredBlocks, WorkerId},
 };
@@ -98,6 +99,21 @@ impl Site {
         let set = worker_set("s", profile);
         site.registry.replace_set("s", (1..=n).map(|id| worker(&set, id)).collect()).unwrap();
         site
+    }
+
+    /// Puts these resources in force: each a kind, a name and a spec.
+    pub fn enforce(&self, resources: &[(&str, &str, Value)]) {
+        let read = |(kind, name, spec): &(&str, &str, Value)| {
+            policy::read(json!({
+                "apiVersion": format!("{}/{}", policy::crd::GROUP, policy::crd::VERSION),
+                "kind": kind, "metadata": {"name": name, "namespace": "ns"}, "spec": spec,
+            }))
+            .unwrap()
+        };
+        let resources: Vec<_> = resources.iter().map(read).collect();
+        let (policies, findings) = policy::compile::compile(&resources, None);
+        assert!(findings.is_empty(), "{findings:?}");
+        self.pipeline.policies().store(Some(Arc::new(policies)));
     }
 
     pub fn member(&self, id: u64) -> Arc<Member> {

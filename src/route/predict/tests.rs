@@ -8,6 +8,7 @@ use crate::load::Freshness;
 fn idle() -> LoadView {
     LoadView {
         freshness: Freshness::Fresh,
+        age_ms: Some(0.0),
         queue: 0.0,
         own_untracked: 0,
         own_without_token: 0,

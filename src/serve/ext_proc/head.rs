@@ -20,7 +20,7 @@ pub struct Head {
     pub request_id: Arc<str>,
     /// By method and path.
     pub kind: RequestKind,
-    /// Whose error format the client expects, by path.
+    /// Whose format the client expects of what we answer, by path and header.
     pub shape: ErrorShape,
     /// `content-type`
     pub content_type: Option<String>,
@@ -52,14 +52,16 @@ impl Head {
         let path = headers.get(names::PATH).unwrap_or_default();
         let trusted = Trusted { metadata, headers: config.trust_headers.then_some(headers) };
         let own = |value: Option<std::borrow::Cow<'_, str>>| value.map(|v| v.into_owned());
+        let kind = RequestKind::of(&headers.get(names::METHOD).unwrap_or_default(), &path);
+        // Both APIs list their models under one path.
+        let anthropic = match kind {
+            RequestKind::Models(_) => headers.has(names::ANTHROPIC_VERSION),
+            _ => path.starts_with(Api::Messages.path()),
+        };
         Self {
             request_id: headers.get(names::REQUEST_ID).map_or_else(own_id, |id| id.as_ref().into()),
-            kind: RequestKind::of(&headers.get(names::METHOD).unwrap_or_default(), &path),
-            shape: if path.starts_with(Api::Messages.path()) {
-                ErrorShape::Anthropic
-            } else {
-                ErrorShape::OpenAi
-            },
+            kind,
+            shape: if anthropic { ErrorShape::Anthropic } else { ErrorShape::OpenAi },
             content_type: own(headers.get(names::CONTENT_TYPE)),
             content_encoding: headers.joined(names::CONTENT_ENCODING),
             content_length: headers.get(names::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok()),
@@ -78,7 +80,7 @@ impl Head {
         match self.kind {
             RequestKind::Inference(_) => content_type.is_none_or(is_json),
             RequestKind::Other => content_type.is_some_and(is_json),
-            RequestKind::StoredResponse(_) => false,
+            RequestKind::StoredResponse(_) | RequestKind::Models(_) => false,
         }
     }
 

@@ -4,6 +4,8 @@
 
 use std::mem;
 
+use serde_json::Value;
+
 use super::{
     effect::Effect,
     inbound::{BodyMode, Message, Modes, ResponseHead},
@@ -24,6 +26,8 @@ pub enum Event {
     Placed(Placed),
     /// The request is turned away.
     Rejected(Rejection),
+    /// We know the answer ourselves.
+    Answered(Value),
 }
 
 /// What a stream waits for, where it may wait too long.
@@ -64,6 +68,7 @@ impl Machine {
             Event::Message(message) => self.message(message),
             Event::Quiet => self.request(request::Event::Quiet),
             Event::Rejected(rejection) => self.request(request::Event::Rejected(rejection)),
+            Event::Answered(body) => self.request(request::Event::Answered(body)),
             Event::Placed(placed) => {
                 self.known.decision = self.explain.then(|| placed.decision.clone());
                 self.known.client_model = placed.client_model.clone();

@@ -40,6 +40,9 @@ pub const CONTENT_LENGTH: &str = "content-length";
 /// Standard header.
 pub const RETRY_AFTER: &str = "retry-after";
 
+/// Header of clients of Anthropic's API.
+pub const ANTHROPIC_VERSION: &str = "anthropic-version";
+
 /// Explains the decision on the response: the chosen worker's name.
 pub const EXPLAIN_WORKER: &str = "x-kinference-worker";
 /// Explains the decision on the response: milliseconds.
@@ -50,10 +53,23 @@ pub const EXPLAIN_CACHED: &str = "x-kinference-cached-blocks";
 pub const EXPLAIN_TOKENS: &str = "x-kinference-prompt-tokens";
 /// Explains the decision on the response: comma-separated degradations.
 pub const EXPLAIN_DEGRADED: &str = "x-kinference-degraded";
+/// Explains the decision on the response: the model as the chosen worker knows it.
+pub const EXPLAIN_MODEL: &str = "x-kinference-model";
+/// Explains the decision on the response: the rule that decided, `policy/rule`.
+pub const EXPLAIN_RULE: &str = "x-kinference-rule";
 
 /// Headers that are ours alone to set: inbound copies are removed from requests.
-pub const OWNED: [&str; 7] =
-    [DESTINATION, BACKEND, EXPLAIN_WORKER, EXPLAIN_TTFT, EXPLAIN_CACHED, EXPLAIN_TOKENS, EXPLAIN_DEGRADED];
+pub const OWNED: [&str; 9] = [
+    DESTINATION,
+    BACKEND,
+    EXPLAIN_WORKER,
+    EXPLAIN_TTFT,
+    EXPLAIN_CACHED,
+    EXPLAIN_TOKENS,
+    EXPLAIN_DEGRADED,
+    EXPLAIN_MODEL,
+    EXPLAIN_RULE,
+];
 
 /// The value of [`BACKEND`] for a worker set.
 pub fn backend(workerset: &str) -> String {

@@ -60,7 +60,9 @@ pub const fn inner(kind: &RequestKind) -> Option<&'static str> {
     match kind {
         RequestKind::Inference(Api::Responses) | RequestKind::StoredResponse(_) => Some("response"),
         RequestKind::Inference(Api::Messages) => Some("message"),
-        RequestKind::Inference(Api::ChatCompletions | Api::Completions) | RequestKind::Other => None,
+        RequestKind::Inference(Api::ChatCompletions | Api::Completions)
+        | RequestKind::Models(_)
+        | RequestKind::Other => None,
     }
 }
 

@@ -14,6 +14,7 @@ use envoy_types::pb::envoy::{
     },
     r#type::v3::HttpStatus,
 };
+use serde_json::Value;
 
 use super::{inbound::Chunk, metadata, names};
 use crate::types::{Decision, ErrorShape, Rejection};
@@ -81,8 +82,10 @@ pub enum Reply {
     ResponseChunk(Chunk),
     /// To the response's trailers.
     ResponseTrailers,
-    /// The client is answered by us, and nothing else follows.
+    /// The client is answered by us that it is turned away, and nothing else follows.
     Immediate(Rejection, ErrorShape),
+    /// The client is answered by us with what it asks for, and nothing else follows.
+    Answer(Value),
 }
 
 /// Cuts a body into chunks that a proxy takes; only the last one may be marked last. Empty bytes yield a chunk
@@ -132,6 +135,7 @@ impl Reply {
             Self::Immediate(rejection, shape) => {
                 (Response::ImmediateResponse(immediate(&rejection, shape)), None)
             }
+            Self::Answer(body) => (Response::ImmediateResponse(answer(&body)), None),
         };
         ProcessingResponse {
             dynamic_metadata: pick
@@ -216,6 +220,17 @@ fn immediate(rejection: &Rejection, shape: ErrorShape) -> ImmediateResponse {
     }
 }
 
+fn answer(body: &Value) -> ImmediateResponse {
+    let set_headers = vec![set(names::CONTENT_TYPE, b"application/json".to_vec())];
+    ImmediateResponse {
+        status: Some(HttpStatus { code: 200 }),
+        headers: Some(HeaderMutation { set_headers, remove_headers: Vec::new() }),
+        body: body.to_string().into_bytes(),
+        grpc_status: None,
+        details: "kinference_models".to_owned(),
+    }
+}
+
 fn explain(decision: &Decision) -> Vec<HeaderValueOption> {
     let primary = decision.primary();
     let tenth = |value: f64| ((value * 10.0).round() / 10.0).to_string();
@@ -231,6 +246,10 @@ fn explain(decision: &Decision) -> Vec<HeaderValueOption> {
     }
     if !degraded.is_empty() {
         out.push(set(names::EXPLAIN_DEGRADED, degraded.join(",").into_bytes()));
+    }
+    if let Some(ruled) = &decision.ruled {
+        out.extend(primary.model.iter().map(|model| set(names::EXPLAIN_MODEL, model.as_bytes().to_vec())));
+        out.extend(ruled.decided_by().map(|rule| set(names::EXPLAIN_RULE, rule.name().into_bytes())));
     }
     out
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::{
     effect::{Effect, Sight, Unrenamed},
@@ -48,6 +49,8 @@ pub enum Event {
     Placed(Placed),
     /// It is turned away.
     Rejected(Rejection),
+    /// It is answered with that.
+    Answered(Value),
     /// The proxy answers the client itself.
     Overtaken,
 }
@@ -140,6 +143,9 @@ impl Request {
             (state, Event::Trailers) => state.trailers(mode),
             (Self::Receiving(head), Event::Quiet) if mode == BodyMode::Inferred => {
                 decide(head, Due::Headers, Ended::No, Sight::Unseen)
+            }
+            (Self::Deciding(_), Event::Answered(body)) => {
+                (Self::Closed, vec![Effect::Reply(Reply::Answer(body)), Effect::Close])
             }
             (Self::Deciding(deciding), Event::Placed(placed)) => deciding.placed(placed, mode),
             (state, _) => (state, Vec::new()),

@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::service::ext_proc::v3::{
 use futures::{Stream, stream};
 use tonic::{Request, Response, Status, Streaming};
 
-pub use super::shared::Decide;
+pub use super::shared::{Decide, Models};
 use super::{super::limits, session::Session, shared::Shared, stats::Stats};
 use crate::{config::ExtProcConfig, observe::Metrics, pipeline::Pipeline, prompt::BodyBudget};
 
@@ -23,10 +23,17 @@ pub fn deciding(pipeline: Arc<Pipeline>) -> Decide {
     })
 }
 
+/// The pipeline as the one who knows what pools publish.
+pub fn publishing(pipeline: Arc<Pipeline>) -> Models {
+    Arc::new(move |incoming, shape| pipeline.models(incoming, shape))
+}
+
 /// What the front door is made of.
 pub struct Parts {
     /// Who decides.
     pub decide: Decide,
+    /// Who knows what pools publish; `None`: the engines are asked.
+    pub models: Option<Models>,
     /// Where bodies are held.
     pub budget: Arc<BodyBudget>,
     /// `[ext_proc]`
@@ -44,8 +51,9 @@ pub struct ExtProc {
 impl ExtProc {
     /// Of these parts.
     pub fn new(parts: Parts, metrics: &Metrics) -> Self {
-        let Parts { decide, budget, config, id_seed } = parts;
-        let shared = Shared { decide, budget, config, stats: Stats::new(metrics), ids: id_seed.into() };
+        let Parts { decide, models, budget, config, id_seed } = parts;
+        let shared =
+            Shared { decide, models, budget, config, stats: Stats::new(metrics), ids: id_seed.into() };
         Self { shared: Arc::new(shared) }
     }
 

@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 
 use super::{
     effect::{Effect, Sight},
+    head::Head,
     inbound::{Message, Modes},
     machine::{Event, Machine, Wait},
     reply::Reply,
@@ -177,22 +178,24 @@ where
         while let Some(event) = next.take() {
             let (machine, effects) = self.machine.take().unwrap_or_default().step(event);
             self.machine = Some(machine);
-            next = effects.into_iter().try_for_each(|effect| self.perform(effect)).err().map(Event::Rejected);
+            next = effects.into_iter().try_for_each(|effect| self.perform(effect)).err();
         }
     }
 
-    fn perform(&mut self, effect: Effect) -> Result<(), Rejection> {
+    /// `Err`: that happens at once instead of the effects after it.
+    fn perform(&mut self, effect: Effect) -> Result<(), Event> {
         match effect {
-            Effect::Expect(length) => self.body().expect_length(length)?,
-            Effect::Hold(bytes) => self.body().push(bytes)?,
-            Effect::Decide(head, sight) => {
-                let incoming = head.incoming(self.sight(sight));
-                self.deciding = Some((self.shared.decide)(incoming));
-            }
+            Effect::Expect(length) => self.body().expect_length(length).map_err(Event::Rejected)?,
+            Effect::Hold(bytes) => self.body().push(bytes).map_err(Event::Rejected)?,
+            Effect::Decide(head, sight) => self.decide(*head, sight)?,
             Effect::Reply(reply) => {
-                if let Reply::Immediate(rejection, _) = &reply {
-                    self.end = End::Rejected;
-                    self.shared.stats.rejected(rejection.kind);
+                match &reply {
+                    Reply::Immediate(rejection, _) => {
+                        self.end = End::Rejected;
+                        self.shared.stats.rejected(rejection.kind);
+                    }
+                    Reply::Answer(_) => self.end = End::Completed,
+                    _ => {}
                 }
                 self.replies.push_back(reply);
             }
@@ -215,6 +218,19 @@ where
             }
         }
         Ok(())
+    }
+
+    fn decide(&mut self, head: Head, sight: Sight) -> Result<(), Event> {
+        let shape = head.shape;
+        let incoming = head.incoming(self.sight(sight));
+        match self.shared.models.as_ref().and_then(|models| models(&incoming, shape)) {
+            Some(Ok(body)) => Err(Event::Answered(body)),
+            Some(Err(rejection)) => Err(Event::Rejected(rejection)),
+            None => {
+                self.deciding = Some((self.shared.decide)(incoming));
+                Ok(())
+            }
+        }
     }
 
     fn body(&mut self) -> &mut Body {

@@ -6,21 +6,26 @@ use std::sync::{
 };
 
 use futures::future::BoxFuture;
+use serde_json::Value;
 
 use super::stats::Stats;
 use crate::{
     config::ExtProcConfig,
     pipeline::{Incoming, Placement},
     prompt::BodyBudget,
-    types::Rejection,
+    types::{ErrorShape, Rejection},
 };
 
 /// Decides a request: the pipeline, or a stand-in of a test.
 pub type Decide = Arc<dyn Fn(Incoming) -> BoxFuture<'static, Result<Placement, Rejection>> + Send + Sync>;
 
+/// What a pool publishes, where a request asks for that; `None`: it does not.
+pub type Models = Arc<dyn Fn(&Incoming, ErrorShape) -> Option<Result<Value, Rejection>> + Send + Sync>;
+
 /// What every session reads.
 pub struct Shared {
     pub(super) decide: Decide,
+    pub(super) models: Option<Models>,
     pub(super) budget: Arc<BodyBudget>,
     pub(super) config: ExtProcConfig,
     pub(super) stats: Stats,

@@ -1,13 +1,15 @@
 //! A decision as a PickResponse.
 
+use std::sync::Arc;
+
+use super::ruled;
 use crate::{
     pipeline::Rewrite,
     prompt::spliced_len,
     serve::{
         ext_proc::names,
         proto::{
-            BodyMutation, Candidate, Header, PickResponse, Prediction, RemovedWorker, Splice, Splices,
-            body_mutation::Change,
+            BodyMutation, Candidate, Header, PickResponse, Prediction, Splice, Splices, body_mutation::Change,
         },
     },
     types::{self, Decision, Degradation},
@@ -46,17 +48,23 @@ pub fn answer(decision: &Decision, rewrite: Option<Rewrite>, body_len: usize) ->
         replicated: decision.replicated,
         candidates: Vec::new(),
         removed: Vec::new(),
+        model: name(&primary.model),
+        ruled: decision.ruled.as_deref().map(|all| ruled::told(all, false)),
+        taken: Vec::new(),
     }
 }
 
 /// Adds everybody who was considered.
 pub fn explain(response: &mut PickResponse, decision: &Decision) {
     response.candidates = decision.candidates.iter().map(candidate).collect();
-    let removed = decision.removed.iter().map(|removed| RemovedWorker {
-        worker_id: removed.worker.to_string(),
-        reason: removed.reason.label().to_owned(),
-    });
-    response.removed = removed.collect();
+    response.taken = decision.taken.iter().map(candidate).collect();
+    response.removed = decision.removed.iter().map(ruled::removed).collect();
+    response.ruled = decision.ruled.as_deref().map(|all| ruled::told(all, true));
+}
+
+/// Absent where there is none.
+fn name(name: &Option<Arc<str>>) -> String {
+    name.as_deref().unwrap_or_default().to_owned()
 }
 
 fn header(name: &str, value: String) -> Header {
@@ -90,6 +98,9 @@ fn candidate(candidate: &types::Candidate) -> Candidate {
         prediction: Some(prediction(&candidate.prediction)),
         own_in_flight: candidate.own_in_flight,
         degradations: words(candidate.degraded.iter()),
+        model: name(&candidate.model),
+        level: candidate.level,
+        waiting: candidate.waiting,
     }
 }
 

@@ -9,6 +9,7 @@ mod compose; // structured prompts, as bodies
 mod ids; // ids of bodies and picks
 mod picks; // picks, held until they end
 mod request; // requests, as the pipeline takes them
+mod ruled; // what rules made of requests, as messages
 mod service; // the gRPC service
 mod shelf; // things kept for a while
 mod stats; // counters

@@ -27,7 +27,9 @@ fn decision() -> Arc<Decision> {
         model: None,
         overlap: Overlap::default(),
         prediction: Prediction::default(),
+        waiting: 0.0,
         own_in_flight: 0,
+        level: 0,
         degraded: vec![],
     };
     Arc::new(Decision {
@@ -37,6 +39,8 @@ fn decision() -> Arc<Decision> {
         chosen: 0,
         fallbacks: vec![1],
         removed: vec![],
+        taken: vec![],
+        ruled: None,
         degraded: vec![],
         replicated: false,
     })
@@ -148,6 +152,7 @@ impl Loop {
             Reply::ResponseChunk(chunk) => piece("r-chunk", chunk),
             Reply::ResponseTrailers => "r-trailers".into(),
             Reply::Immediate(rejection, _) => rejection.kind.label().into(),
+            Reply::Answer(_) => "answer".into(),
         };
         mem::take(&mut self.replies).iter().map(word).collect()
     }
