@@ -158,8 +158,8 @@ fn seen(candidate: &Candidate, (backend, age_ms): (usize, Option<f64>)) -> eval:
     let worker = WorkerState {
         load,
         cached_percent: cached * 100.0,
-        // What was never told is older than anything.
-        staleness_ms: age_ms.unwrap_or(f64::INFINITY),
+        // What was never told is older than anything, but has to be below no bound at all.
+        staleness_ms: age_ms.unwrap_or(f64::MAX),
     };
     eval::Candidate { backend, ttft_ms: prediction.ttft_ms, worker: Some(worker) }
 }

@@ -23,9 +23,13 @@ pub fn card(id: &str, parent: Option<&str>) -> ModelCard {
     ModelCard { id: id.into(), parent, max_model_len: None, owned_by: String::new() }
 }
 
-/// Workers 1 and 2 of set `big`, 3 and 4 of set `small`, each serving its set's model; 5 is of no pool.
+/// Workers 1 and 2 of set `big`, 3 and 4 of set `small`, each serving its set's model; 5 is of no pool. Predictions do not
+/// tie unless they are equal.
 pub fn site(edit: impl FnOnce(&mut kinference::config::Profile)) -> Site {
-    let p = profile("p", edit);
+    let p = profile("p", |p| {
+        p.picker.tie_tolerance_ms = 0.0;
+        edit(p);
+    });
     let site = Site::of(&p, 0);
     for (name, model, ids) in
         [("big", "qwen-32b", 1..=2), ("small", "qwen-4b", 3..=4), ("rest", MODEL, 5..=5)]

@@ -15,7 +15,12 @@ use crate::{
 
 /// Workers 1 and 2 behind `qwen-32b`, 3 and 4 behind the cheaper `qwen-4b`, under these rules.
 fn ruled(rules: Value) -> Site {
-    let site = site(|p| p.picker.top_k_min = 4);
+    tied(0.0, rules)
+}
+
+/// The same, where predictions tie within so many milliseconds.
+fn tied(tolerance_ms: f64, rules: Value) -> Site {
+    let site = site(|p| (p.picker.top_k_min, p.picker.tie_tolerance_ms) = (4, tolerance_ms));
     let backends = json!([
         {"workerSet": {"name": "big", "model": "qwen-32b", "cost": {"inputPerMillion": 2, "outputPerMillion": 8}}},
         {"workerSet": {"name": "small", "model": "qwen-4b", "cost": {"inputPerMillion": 1, "outputPerMillion": 4}}},
@@ -83,19 +88,10 @@ async fn the_order_of_the_rules_comes_before_the_prediction() {
 
 #[tokio::test(start_paused = true)]
 async fn equals_to_the_rules_are_picked_among_as_ever() {
-    let site = ruled(json!([{"name": "cheap", "steps": [{"minimize": "Cost"}]}]));
+    let site = tied(1e6, json!([{"name": "cheap", "steps": [{"minimize": "Cost"}]}]));
     let mut held = Vec::new();
     for _ in 0..10 {
-        held.push(
-            site.place(Incoming {
-                body: kinference::pipeline::IncomingBody::Full(
-                    json!({"model": "standard", "input": "x"}).to_string().into(),
-                ),
-                kind: kinference::types::RequestKind::Other,
-                ..asks("standard")
-            })
-            .await,
-        );
+        held.push(site.place(asks("standard")).await);
     }
     assert_eq!([1, 2, 3, 4].map(|id| site.in_flight(id)), [0, 0, 5, 5]);
 }
@@ -155,10 +151,13 @@ async fn rules_match_on_the_length_of_the_prompt_and_the_state_of_the_pool() {
 
 #[tokio::test(start_paused = true)]
 async fn what_we_have_sent_ourselves_waits_before_any_scrape_tells() {
-    let site = ruled(json!([{
-        "name": "burst", "onEmpty": "Reject", "reject": {"status": 429, "message": "full"},
-        "steps": [{"exclude": {"queueLength": {"above": 2}}}],
-    }]));
+    let site = tied(
+        1e6,
+        json!([{
+            "name": "burst", "onEmpty": "Reject", "reject": {"status": 429, "message": "full"},
+            "steps": [{"exclude": {"queueLength": {"above": 2}}}],
+        }]),
+    );
     let mut held = Vec::new();
     for _ in 0..12 {
         held.push(site.place(asks("standard")).await);
