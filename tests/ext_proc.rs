@@ -25,8 +25,9 @@ use kinference::{
         Server, Services,
         ext_proc::{Decide, ExtProc, Parts},
     },
-    types::{ErrorKind, Rejection},
+    types::{ErrorKind, ErrorShape, Rejection, RequestKind},
 };
+use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -52,12 +53,22 @@ fn decide(incoming: Incoming) -> futures::future::BoxFuture<'static, Result<Plac
     })
 }
 
+/// Lists one model to the tenant `team`, and turns others away.
+fn models(incoming: &Incoming, shape: ErrorShape) -> Option<Result<Value, Rejection>> {
+    let RequestKind::Models(_) = &incoming.kind else { return None };
+    match incoming.tenant.as_deref() {
+        Some("team") => Some(Ok(json!({"data": ["m"], "anthropic": shape == ErrorShape::Anthropic}))),
+        Some(_) => Some(Err(Rejection::new(ErrorKind::PoolNotFound, "no such pool"))),
+        None => None,
+    }
+}
+
 fn service(metrics: &Metrics, limits: BodyLimits) -> ExtProc {
     let parts = Parts {
-        models: None,
+        models: Some(Arc::new(models)),
         decide: Arc::new(decide) as Decide,
         budget: BodyBudget::new(limits, metrics),
-        config: ExtProcConfig { explain_headers: true, ..ExtProcConfig::default() },
+        config: ExtProcConfig { explain_headers: true, trust_headers: true, ..ExtProcConfig::default() },
         id_seed: 1,
     };
     ExtProc::new(parts, metrics)
@@ -355,4 +366,46 @@ async fn what_is_only_observed_is_not_answered() {
     assert!(answers.next().await.is_none());
     drop(answers);
     assert!(metrics.render().contains("kinference_ext_proc_streams_total{end=\"cancelled\"} 1"));
+}
+
+#[tokio::test]
+async fn what_a_pool_publishes_is_answered_at_once() {
+    let running = serve().await;
+    let table: [(&[(&str, &str)], i32, Value); 3] = [
+        (&[("x-kinference-tenant", "team")], 200, json!({"data": ["m"], "anthropic": false})),
+        (
+            &[("x-kinference-tenant", "team"), ("anthropic-version", "2023-06-01")],
+            200,
+            json!({"data": ["m"], "anthropic": true}),
+        ),
+        (
+            &[("x-kinference-tenant", "other"), ("anthropic-version", "2023-06-01")],
+            503,
+            json!({"type": "error", "error": {"type": "overloaded_error", "message": "no such pool"}}),
+        ),
+    ];
+    for (extra, status, body) in table {
+        let (send, mut answers) = open(&running.channel).await;
+        let mut pairs = vec![(":method", "GET"), (":path", "/v1/models")];
+        pairs.extend_from_slice(extra);
+        send.send(message(Request::RequestHeaders(http_headers(&pairs, true)))).await.unwrap();
+        let Some(Response::ImmediateResponse(answer)) = next(&mut answers).await.unwrap().response else {
+            panic!("it is not answered")
+        };
+        assert_eq!(answer.status.unwrap().code, status);
+        assert_eq!(serde_json::from_slice::<Value>(&answer.body).unwrap(), body);
+        assert!(next(&mut answers).await.is_none(), "nothing follows");
+    }
+    let (send, mut answers) = open(&running.channel).await;
+    let asked = http_headers(&[(":method", "GET"), (":path", "/v1/models")], true);
+    send.send(message(Request::RequestHeaders(asked))).await.unwrap();
+    let answer = next(&mut answers).await.unwrap().response;
+    assert!(matches!(answer, Some(Response::RequestHeaders(_))), "an engine is asked");
+    let text = running.metrics.render();
+    for line in [
+        "kinference_ext_proc_streams_total{end=\"completed\"} 2",
+        "kinference_ext_proc_rejections_total{kind=\"pool_not_found\"} 1",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
 }

@@ -216,4 +216,23 @@ mod tests {
         assert_eq!(r.body(ErrorShape::OpenAi)["error"]["code"], 404);
         assert_eq!(r.body(ErrorShape::Anthropic)["error"]["type"], "not_found_error");
     }
+
+    #[test]
+    fn a_policy_has_a_status_of_its_own_that_is_an_error() {
+        for (given, status, openai, anthropic, again) in [
+            (0, 400, "invalid_request_error", "invalid_request_error", false),
+            (403, 403, "permission_error", "permission_error", false),
+            (429, 429, "rate_limit_error", "rate_limit_error", true),
+            (451, 451, "invalid_request_error", "invalid_request_error", false),
+            (503, 503, "service_unavailable_error", "overloaded_error", true),
+            (700, 599, "server_error", "api_error", false),
+        ] {
+            let rejection = Rejection::new(ErrorKind::Policy(PolicyStatus::of(given)), "no");
+            assert_eq!((rejection.kind.http_status(), rejection.kind.label()), (status, "policy"));
+            assert_eq!(rejection.kind.retry_after_secs().is_some(), again, "{given}");
+            let body = rejection.body(ErrorShape::OpenAi);
+            assert_eq!((&body["error"]["type"], &body["error"]["code"]), (&json!(openai), &json!(status)));
+            assert_eq!(rejection.body(ErrorShape::Anthropic)["error"]["type"], anthropic);
+        }
+    }
 }

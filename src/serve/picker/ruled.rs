@@ -50,3 +50,42 @@ fn step(step: &types::StepSaid) -> StepSaid {
         removed: step.removed.iter().map(removed).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_told_to_those_who_want_candidates() {
+        let gone = types::Removed {
+            worker: "w1".into(),
+            model: Some("served".into()),
+            reason: types::RemovedReason::Policy,
+        };
+        let faster = types::StepSaid { effect: StepEffect::OthersFaster(12.5), removed: vec![] };
+        let narrowed = types::StepSaid { effect: StepEffect::Narrowed, removed: vec![gone] };
+        let rule = types::RuleSaid {
+            policy: "p".into(),
+            rule: "r".into(),
+            steps: vec![faster, narrowed],
+            passed_on: true,
+        };
+        let unknown = types::RuleUnknown { policy: "p".into(), rule: "u".into(), why: "why".into() };
+        let ruled = types::Ruled {
+            pool: "ns/chat".into(),
+            model: "m".into(),
+            rules: vec![rule],
+            unknown: vec![unknown],
+        };
+        let brief = told(&ruled, false);
+        assert_eq!((brief.pool.as_str(), brief.model.as_str(), brief.unknown.len()), ("ns/chat", "m", 1));
+        let [RuleSaid { policy, rule, steps, passed_on: true }] = &brief.rules[..] else {
+            panic!("{brief:?}")
+        };
+        assert_eq!((policy.as_str(), rule.as_str(), steps.len()), ("p", "r", 0));
+        let steps = &told(&ruled, true).rules[0].steps;
+        assert_eq!((steps[0].effect.as_str(), steps[0].faster_by_ms), ("others_faster", Some(12.5)));
+        let want = RemovedWorker { worker_id: "w1".into(), reason: "policy".into(), model: "served".into() };
+        assert_eq!((steps[1].faster_by_ms, &steps[1].removed[..]), (None, &[want][..]));
+    }
+}

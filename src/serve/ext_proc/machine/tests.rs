@@ -5,6 +5,9 @@ mod rename;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use envoy_types::pb::envoy::{
+    config::core::v3::HeaderValue, service::ext_proc::v3::processing_response::Response,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,7 +18,7 @@ use crate::{
         inbound::Chunk,
         reply::{CHUNK_BYTES, Edit, Reply},
     },
-    types::{Candidate, Decision, ErrorKind, ErrorShape, Overlap, Prediction, WorkerId},
+    types::{Candidate, Decision, ErrorKind, ErrorShape, Overlap, Prediction, RuleSaid, Ruled, WorkerId},
 };
 
 fn decision() -> Arc<Decision> {
@@ -425,4 +428,35 @@ proptest! {
         prop_assert_eq!(words.first().map(String::as_str), Some("headers+pick"));
         prop_assert_eq!(words.iter().filter(|word| *word == "trailers").count(), usize::from(trailers));
     }
+}
+
+#[test]
+fn the_rule_that_decided_is_explained() {
+    let mut ruled = (*decision()).clone();
+    ruled.candidates.iter_mut().for_each(|one| one.model = Some("served".into()));
+    let plain = Reply::ResponseHeaders { decision: Some(Arc::new(ruled.clone())), resized: false };
+    let rule = RuleSaid { policy: "p".into(), rule: "r".into(), ..RuleSaid::default() };
+    ruled.ruled = Some(Arc::new(Ruled { rules: vec![rule], ..Ruled::default() }));
+    let told = Reply::ResponseHeaders { decision: Some(Arc::new(ruled)), resized: false };
+    let sent = |reply: Reply| {
+        let Some(Response::ResponseHeaders(headers)) = reply.encode().response else { panic!("no headers") };
+        let set = headers.response.unwrap().header_mutation.unwrap().set_headers.into_iter();
+        let pair = |header: HeaderValue| (header.key, String::from_utf8(header.raw_value).unwrap());
+        set.filter_map(|option| option.header).map(pair).collect::<Vec<_>>()
+    };
+    let (plain, told) = (sent(plain), sent(told));
+    assert_eq!(told[..plain.len()], plain);
+    let added = [("x-kinference-model", "served"), ("x-kinference-rule", "p/r")];
+    assert_eq!(told[plain.len()..], added.map(|(name, value)| (name.to_owned(), value.to_owned())));
+}
+
+#[test]
+fn what_we_know_ourselves_is_answered_and_nothing_follows() {
+    let mut asked = Loop::new(BodyMode::Duplex, BodyMode::Duplex);
+    asked.say([headers(true)]).words();
+    asked.feed(Event::Answered(serde_json::json!({})));
+    assert_eq!(asked.words(), ["answer"]);
+    assert!(asked.closed);
+    asked.say([response(200, false), Message::ResponseTrailers]);
+    assert!(asked.words().is_empty());
 }
