@@ -35,7 +35,7 @@ pub(super) fn choose(
 ) -> Result<Placement, Rejection> {
     settle(pipeline, &mut field, prompts)?;
     let table = &pipeline.rooms.load;
-    let about = (asked.incoming, prompts.tokens());
+    let about = (asked.incoming, asked.subject, prompts.tokens());
     let rules = asked.pool.and_then(|pool| rules::matched(pool, about, (&field.seats, table)));
     let mut load = table.lock();
     let Left { mut candidates, taken, ruled } = left(&field, (&load, prompts), rules.as_ref())?;

@@ -16,13 +16,13 @@ use crate::{
     },
 };
 
-use super::{Incoming, field::Seat, pools::InPool};
+use super::{Incoming, Subject, field::Seat, pools::InPool};
 
 /// The rules for a request for a published model.
 pub(super) struct Rules<'p> {
     pool: &'p InPool,
     model: usize,
-    matched: Matched<'p>,
+    matched: Matched,
 }
 
 /// What the rules leave.
@@ -52,7 +52,7 @@ pub(super) fn waiting(view: &LoadView) -> f64 {
 /// Finds the rules for a request. The state of the pool is that of the workers that may serve it.
 pub(super) fn matched<'p>(
     pool: &'p InPool,
-    (incoming, tokens): (&Incoming, Option<usize>),
+    (incoming, subject, tokens): (&Incoming, &Subject, Option<usize>),
     (seats, table): (&[Seat], &Arc<LoadTable>),
 ) -> Option<Rules<'p>> {
     let model = pool.model?;
@@ -62,7 +62,7 @@ pub(super) fn matched<'p>(
         tenant: incoming.tenant.as_deref(),
         tags: &tags,
         prompt_tokens: tokens.map(|tokens| tokens as u64),
-        output_tokens: None,
+        output_tokens: subject.parsed.as_ref().and_then(|parsed| parsed.max_output),
     };
     let state = if pool.pool.rules.is_empty() { PoolState::default() } else { state(seats, table) };
     Some(Rules { pool, model, matched: pool.pool.rules_for(model, &request, &state) })
@@ -123,7 +123,8 @@ impl Rules<'_> {
             let steps: Vec<_> = of.steps.iter().map(|step| step_said(step, candidates)).collect();
             let next = |step: &eval::StepTrace| step.effect == Effect::WouldEmpty(OnEmpty::NextRule);
             let passed_on = of.steps.last().is_some_and(next);
-            RuleSaid { policy: rule.policy.clone(), rule: rule.name.clone(), steps, passed_on }
+            let (policy, generation) = (rule.policy.clone(), rule.generation);
+            RuleSaid { policy, generation, rule: rule.name.clone(), steps, passed_on }
         };
         Ruled {
             pool: pool.key.to_string().into(),

@@ -17,7 +17,7 @@ use crate::types::{ErrorKind, Rejection};
 const MAX_DEPTH: usize = 127;
 
 /// The fields that any API's prompt depends on; the others are not kept.
-const KNOWN: [&str; 24] = [
+const KNOWN: [&str; 27] = [
     "add_generation_prompt",
     "add_special_tokens",
     "cache_salt",
@@ -27,6 +27,9 @@ const KNOWN: [&str; 24] = [
     "documents",
     "input",
     "instructions",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_tokens",
     "messages",
     "mm_processor_kwargs",
     "model",

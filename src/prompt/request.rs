@@ -30,6 +30,8 @@ pub struct ParsedRequest {
     pub previous_response_id: Option<Arc<str>>,
     /// Part of the prompt is given as embeddings: its tokens can't be known.
     pub prompt_embeds: bool,
+    /// Tokens that its answer may have at most, where it says so.
+    pub max_output: Option<u64>,
     /// Images, audio clips and videos in it.
     pub images: usize,
     /// What becomes tokens.
@@ -100,6 +102,9 @@ impl ParsedRequest {
             cache_salt: text("cache_salt"),
             previous_response_id: if api == Api::Responses { text("previous_response_id") } else { None },
             prompt_embeds: media.embeds || (api == Api::Completions && fields.get("prompt_embeds").is_some()),
+            max_output: ["max_completion_tokens", "max_output_tokens", "max_tokens"]
+                .iter()
+                .find_map(|name| fields.lenient(name)),
             images: media.items,
             prompts,
             body: body.clone(),
@@ -211,8 +216,11 @@ mod tests {
         let response =
             read(Api::Responses, r#"{"model":"t","input":"hi","previous_response_id":"r"}"#).unwrap();
         assert_eq!(response.previous_response_id.as_deref(), Some("r"));
-        let embeds = read(Api::Completions, r#"{"model":"t","prompt_embeds":"AA"}"#).unwrap();
+        let embeds = read(Api::Completions, r#"{"model":"t","prompt_embeds":"AA","max_tokens":7}"#).unwrap();
         assert!(embeds.prompt_embeds);
+        assert_eq!((embeds.max_output, response.max_output), (Some(7), None));
+        let both = r#"{"model":"t","messages":[],"max_tokens":7,"max_completion_tokens":9}"#;
+        assert_eq!(read(Api::ChatCompletions, both).unwrap().max_output, Some(9));
     }
 
     #[test]

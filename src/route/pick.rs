@@ -151,4 +151,28 @@ pub(super) mod tests {
     fn nothing_to_pick_from_is_none() {
         assert_eq!(pick(&PickerConfig::default(), &[], None, &mut StdRng::seed_from_u64(0)), None);
     }
+
+    #[test]
+    fn levels_come_before_predictions_and_only_the_first_one_ties() {
+        let picker = PickerConfig { top_k_min: 3, ..Default::default() };
+        let levelled = |id, ms, level| Candidate { level, ..candidate(id, ms, 0) };
+        let mut c =
+            [levelled(1, 100.0, 1), levelled(2, 900.0, 0), levelled(3, 905.0, 1), levelled(4, 990.0, 2)];
+        rank(&mut c);
+        assert_eq!(c.each_ref().map(|one| one.id.0), [2, 1, 3, 4]);
+        for seed in 0..16 {
+            let choice = pick(&picker, &c, None, &mut StdRng::seed_from_u64(seed)).unwrap();
+            assert_eq!(choice, Choice { chosen: 0, fallbacks: vec![1, 2] });
+        }
+    }
+
+    #[test]
+    fn fallbacks_know_the_model_by_the_name_of_the_picked_one() {
+        let picker = PickerConfig { top_k_min: 2, tie_tolerance_ms: 0.0, ..Default::default() };
+        let of = |id, ms, model: &str| Candidate { model: Some(model.into()), ..candidate(id, ms, 0) };
+        let c = [of(1, 1.0, "a"), of(2, 2.0, "b"), of(3, 3.0, "a"), of(4, 4.0, "a")];
+        let pick = |forced| pick(&picker, &c, forced, &mut StdRng::seed_from_u64(0)).unwrap();
+        assert_eq!(pick(None), Choice { chosen: 0, fallbacks: vec![2] });
+        assert_eq!(pick(Some(1)), Choice { chosen: 1, fallbacks: vec![] });
+    }
 }

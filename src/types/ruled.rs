@@ -22,6 +22,8 @@ pub struct Ruled {
 pub struct RuleSaid {
     /// The InferencePolicy.
     pub policy: Arc<str>,
+    /// Its generation, where an API server counts it.
+    pub generation: Option<i64>,
     /// The rule.
     pub rule: Arc<str>,
     /// Its steps, as far as they were run.

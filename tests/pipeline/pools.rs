@@ -230,3 +230,21 @@ async fn stored_responses_stick_within_their_pool() {
     let elsewhere = site.decide(goes_on("cheap")).await;
     assert_eq!((ids(&elsewhere), &elsewhere.degraded[..]), (vec![3, 4], &[Degradation::StickyMiss][..]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn mock_mode_keeps_to_the_pool_and_to_its_words() {
+    let p = profile("p", |_| {});
+    let site = Site::new(std::slice::from_ref(&p), |config| config.mock_mode = true);
+    for (name, model, ids) in [("big", "qwen-32b", 1..=2), ("small", "qwen-4b", 3..=4)] {
+        let set = worker_set(name, &p);
+        let of = |id| Worker { model_name: model.into(), ..worker(&set, id) };
+        site.registry.replace_set(name, ids.map(of).collect()).unwrap();
+    }
+    site.enforce(&pool(&[model("standard", &[("big", "qwen-32b"), ("small", "qwen-4b")])]));
+    let placement = site.place(asks("standard")).await;
+    let (chosen, decision) = (placement.decision.primary(), &placement.decision);
+    assert_eq!((ids(decision), placement.client_model.as_deref()), (vec![1, 2, 3, 4], Some("standard")));
+    let [other] = decision.fallbacks[..] else { panic!("{:?}", decision.fallbacks) };
+    assert_eq!(decision.candidates[other].model, chosen.model);
+    assert_eq!(site.refused(asks("gone")).await, ErrorKind::ModelNotFound);
+}

@@ -2,7 +2,7 @@
 
 use kinference::{
     load::LoadSample,
-    pipeline::Incoming,
+    pipeline::{Incoming, IncomingBody},
     types::{Decision, ErrorKind, RemovedReason, StepEffect, WorkerId},
 };
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ async fn rules_match_on_the_length_of_the_prompt_and_the_state_of_the_pool() {
     }
     assert_eq!(ids(&site.decide(asks("standard")).await), [3, 4]);
     let long = json!({"model": "standard", "prompt": (0..65).collect::<Vec<u32>>()}).to_string();
-    let long = Incoming { body: kinference::pipeline::IncomingBody::Full(long.into()), ..asks("standard") };
+    let long = Incoming { body: IncomingBody::Full(long.into()), ..asks("standard") };
     assert_eq!(ids(&site.decide(long).await), [1, 2]);
 }
 
@@ -180,4 +180,50 @@ async fn load_that_was_never_told_is_older_than_any() {
     advance(Duration::from_secs(4)).await;
     site.load.record_scrape(WorkerId(2), LoadSample::default());
     assert_eq!(ids(&site.decide(asks("standard")).await), [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hot_prefix_is_spread_over_what_the_rules_leave_alone() {
+    let site = site(|p| {
+        p.picker.top_k_min = 4;
+        p.picker.replication_threshold_pct = 50.0;
+    });
+    let backends = json!([{"workerSet": {"name": "big", "model": "qwen-32b"}}]);
+    let rules = json!([{"name": "one", "steps": [{"exclude": {"runningRequests": {"above": 5}}}]}]);
+    site.enforce(&[
+        ("InferencePool", "chat", json!({"models": [{"name": "standard", "backends": backends}]})),
+        ("InferencePolicy", "rules", json!({"poolRef": {"name": "chat"}, "rules": rules})),
+    ]);
+    site.store(1, 0..64).await;
+    let busy = LoadSample { running: 6.0, ..LoadSample::default() };
+    site.load.record_scrape(WorkerId(2), busy);
+    for _ in 0..40 {
+        let decision = site.decide(asks("standard")).await;
+        assert_eq!((picked(&decision), decision.replicated), (1, false));
+    }
+    site.load.record_scrape(WorkerId(2), LoadSample::default());
+    let decision = site.decide(asks("standard")).await;
+    assert_eq!((picked(&decision), decision.replicated), (2, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cost_reckons_with_the_answer_that_a_request_may_have() {
+    let site = site(|_| {});
+    let backends = json!([
+        {"workerSet": {"name": "big", "model": "qwen-32b", "cost": {"inputPerMillion": 1, "outputPerMillion": 9}}},
+        {"workerSet": {"name": "small", "model": "qwen-4b", "cost": {"inputPerMillion": 5, "outputPerMillion": 1}}},
+    ]);
+    let rules = json!([{"name": "cheap", "steps": [{"minimize": "Cost"}]}]);
+    site.enforce(&[
+        ("InferencePool", "chat", json!({"models": [{"name": "standard", "backends": backends}]})),
+        ("InferencePolicy", "rules", json!({"poolRef": {"name": "chat"}, "rules": rules})),
+    ]);
+    let with = |most: u64| {
+        let body = json!({"model": "standard", "prompt": (0..64).collect::<Vec<u32>>(), "max_tokens": most});
+        Incoming { body: IncomingBody::Full(body.to_string().into()), ..asks("standard") }
+    };
+    // 64 tokens in: 1 and 5 a million; out: 9 and 1.
+    for (most, model) in [(10, "qwen-32b"), (100, "qwen-4b")] {
+        assert_eq!(site.decide(with(most)).await.primary().model.as_deref(), Some(model));
+    }
 }

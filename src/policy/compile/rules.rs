@@ -28,7 +28,7 @@ impl Compiler<'_> {
             for (n, rule) in policy.spec.rules.iter().enumerate() {
                 let place = rules.item(n);
                 if let Some(compiled) = self.rule(&key, rule, (models, &place)) {
-                    out.push(compiled);
+                    out.push(Rule { generation: policy.metadata.generation, ..compiled });
                     places.push((place, rule));
                 }
             }
@@ -43,6 +43,7 @@ impl Compiler<'_> {
         let steps = self.steps(&rule.steps, (models, &at.field("steps")));
         Some(Rule {
             policy: policy.name.clone(),
+            generation: None,
             name: rule.name.as_str().into(),
             matcher: self.matcher(&rule.matches.clone().unwrap_or_default(), (models, &at.field("match"))),
             when,

@@ -20,6 +20,8 @@ pub(in crate::policy) type ModelMask = u64;
 pub struct Rule {
     /// The policy that it is of.
     pub policy: Arc<str>,
+    /// The generation of that policy, where an API server counts it.
+    pub generation: Option<i64>,
     /// Its name.
     pub name: Arc<str>,
     pub(in crate::policy) matcher: Matcher,

@@ -36,6 +36,7 @@ fn said(rule: &types::RuleSaid, steps: bool) -> RuleSaid {
         rule: rule.rule.to_string(),
         steps: said.map(step).collect(),
         passed_on: rule.passed_on,
+        generation: rule.generation,
     }
 }
 
@@ -66,6 +67,7 @@ mod tests {
         let narrowed = types::StepSaid { effect: StepEffect::Narrowed, removed: vec![gone] };
         let rule = types::RuleSaid {
             policy: "p".into(),
+            generation: Some(3),
             rule: "r".into(),
             steps: vec![faster, narrowed],
             passed_on: true,
@@ -79,7 +81,8 @@ mod tests {
         };
         let brief = told(&ruled, false);
         assert_eq!((brief.pool.as_str(), brief.model.as_str(), brief.unknown.len()), ("ns/chat", "m", 1));
-        let [RuleSaid { policy, rule, steps, passed_on: true }] = &brief.rules[..] else {
+        let [RuleSaid { policy, rule, steps, passed_on: true, generation: Some(3) }] = &brief.rules[..]
+        else {
             panic!("{brief:?}")
         };
         assert_eq!((policy.as_str(), rule.as_str(), steps.len()), ("p", "r", 0));
