@@ -189,7 +189,7 @@ async fn kinfctl_shows_workers() {
         (&lines[0]["kv_state"], &lines[0]["topology"]["availability_zone"]),
         (&"unknown".into(), &"z".into())
     );
-    let table = soon(site.kinfctl(&["--table"]).output()).await.unwrap().stdout;
+    let table = soon(site.kinfctl(&["--output", "table"]).output()).await.unwrap().stdout;
     let table = String::from_utf8(table).unwrap();
     assert!(table.starts_with("WORKER  SET  ENDPOINT") && table.lines().count() == 3, "{table}");
 

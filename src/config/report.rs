@@ -92,6 +92,11 @@ impl ConfigErrors {
         &self.errors
     }
 
+    /// What was ignored.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// The same errors, said to be of `file`.
     #[must_use]
     pub fn in_file(mut self, file: &Path) -> Self {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use http::Uri;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use tonic::{
@@ -26,16 +26,16 @@ pub struct Server {
     /// Address: `host:port`, `http://host:port`, or `https://host:port` for TLS.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9002")]
     server: String,
-    /// PEM file of the certificate authority that signed the server's certificate; means TLS. Unset: the system's.
+    /// PEM file of the certificate authority that signed the server's certificate; means TLS. Default: the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// PEM file of our own certificate, for servers that ask for one; means TLS.
+    /// PEM file of our own certificate, for servers that ask for one. Default: none.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// PEM file of the private key of `--cert`.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Bearer token, for gateways in front of the server that ask for one. Sent over TLS, or to this machine.
+    /// Bearer token, for gateways in front of the server that ask for one. Sent over TLS, or to this machine. Default: none.
     #[arg(long)]
     token: Option<String>,
 }
@@ -57,6 +57,11 @@ impl Interceptor for Bearer {
 }
 
 impl Server {
+    /// Its address, as it was given.
+    pub fn shown(&self) -> String {
+        self.server.clone()
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -111,6 +116,24 @@ impl Server {
             tls = tls.identity(Identity::from_pem(read(cert)?, read(key)?));
         }
         Ok(tls)
+    }
+}
+
+/// What a server said.
+pub fn said(status: &Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
+}
+
+/// What the server answered, or why there is no answer. A server that speaks TLS to a caller that does not, or wants a
+/// certificate and sees none, only shows in that the connection breaks off.
+pub fn refused(status: Status) -> anyhow::Error {
+    let told = said(&status);
+    // What comes of a server has come with headers.
+    match status.metadata().is_empty() {
+        true => anyhow!(
+            "{told}: the connection broke off. Does the server speak TLS (https://, --ca), does it ask for a certificate (--cert)?"
+        ),
+        false => anyhow!(told),
     }
 }
 

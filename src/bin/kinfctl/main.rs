@@ -1,19 +1,28 @@
-//! `kinfctl`: looks at engines, requests and decisions from the command line. JSON on stdout, errors on stderr.
+//! `kinfctl`: looks at engines, requests, workers and decisions from the command line. Data on stdout, errors on stderr.
+//!
+//! Exit codes: 0 fine, 1 problems found or failed, 2 wrong arguments.
 
 mod client;
+mod completions;
+mod config;
 mod crds;
 mod events;
+mod findings;
+mod man;
 mod output;
 mod tokenize;
+mod top;
 mod workers;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-/// Looks at engines, requests and decisions.
+use output::Outcome;
+
+/// Looks at engines, requests, workers and decisions.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = "Exit codes: 0 fine, 1 problems found or failed, 2 wrong arguments.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -21,12 +30,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Completions of the arguments for a shell.
+    Completions(completions::Args),
+    /// Is this configuration right, and what is in force?
+    Config(config::Args),
     /// The CustomResourceDefinitions, as YAML.
     Crds(crds::Args),
     /// KV-cache events: does my engine publish, and what?
     Events(events::Args),
+    /// Manual pages.
+    Man(man::Args),
     /// Tokenizes a request as the router would.
     Tokenize(tokenize::Args),
+    /// A live table of the workers of a running server; `q` or Ctrl-C ends it.
+    Top(top::Args),
     /// The workers of a running server: state, load, what is wrong with them.
     Workers(workers::Args),
 }
@@ -34,14 +51,9 @@ enum Command {
 #[tokio::main]
 #[expect(clippy::print_stderr, reason = "a command line reports its errors there")]
 async fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Crds(args) => crds::run(&args),
-        Command::Events(args) => events::run(args).await,
-        Command::Tokenize(args) => tokenize::run(args).await,
-        Command::Workers(args) => workers::run(args).await,
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(Cli::parse().command).await {
+        Ok(Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(Outcome::Problems) => ExitCode::FAILURE,
         // A reader that goes away (`| head`) is a normal end.
         Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -49,4 +61,18 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+async fn run(command: Command) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Config(args) => return config::run(args).await,
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Crds(args) => crds::run(&args),
+        Command::Events(args) => events::run(args).await,
+        Command::Man(args) => man::run(&args, Cli::command()),
+        Command::Tokenize(args) => tokenize::run(args).await,
+        Command::Top(args) => top::run(args).await,
+        Command::Workers(args) => workers::run(args).await,
+    }?;
+    Ok(Outcome::Fine)
 }

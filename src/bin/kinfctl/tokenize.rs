@@ -1,9 +1,6 @@
 //! `kinfctl tokenize`: prints the token ids of a request as the router's local tokenizer sees them.
 
-use std::{
-    io::{Read, Write},
-    path::PathBuf,
-};
+use std::{io::Read, path::PathBuf};
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -11,6 +8,9 @@ use kinference::{
     prompt::{LocalModel, ParsedRequest},
     types::Api,
 };
+use serde_json::json;
+
+use crate::output::{Column, Output, Shape, list};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -18,9 +18,11 @@ pub struct Args {
     /// Directory with the model's tokenizer.json and chat template.
     #[arg(long)]
     model_dir: PathBuf,
-    /// Path that the request goes to, `/v1/...`. Unset: told from the request's fields.
+    /// Path that the request goes to, `/v1/...`. Default: told from the request's fields.
     #[arg(long)]
     path: Option<String>,
+    #[command(flatten)]
+    output: Output,
     /// JSON body of the request; `-` reads standard input.
     request: PathBuf,
 }
@@ -40,9 +42,18 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let request = ParsedRequest::read(api, &Bytes::from(body))?;
     let model = LocalModel::open(&args.model_dir).map_err(anyhow::Error::msg)?;
     let tokens = model.tokenize(&request)?;
-    let line = serde_json::json!({"tokens": &*tokens.ids, "count": tokens.ids.len()});
-    writeln!(std::io::stdout(), "{line}").context("standard output")
+    list(args.output.format(), &[tokens.ids.to_vec()], &TOKENS)
 }
+
+/// One record: a request.
+const TOKENS: Shape<Vec<u32>> = Shape {
+    columns: &[Column::right("COUNT"), Column::left("TOKENS")],
+    row: |ids| {
+        let words: Vec<_> = ids.iter().map(u32::to_string).collect();
+        vec![ids.len().into(), words.join(" ").into()]
+    },
+    object: |ids| json!({ "tokens": ids, "count": ids.len() }),
+};
 
 /// An API's path, with or without what render appends to it.
 fn api_of_path(path: &str) -> Option<Api> {
