@@ -9,7 +9,7 @@ mod sample;
 mod table;
 
 pub use sample::{Freshness, LoadSample, LoadView};
-pub use table::{Claim, LoadTable, Pick, Reservation};
+pub use table::{Claim, LoadTable, POLLS_KEPT, Pick, Reservation};
 
 #[cfg(test)]
 mod properties;

@@ -15,9 +15,10 @@ use crate::{
     types::{BlockKeys, SequenceHash, WorkerId},
 };
 
-/// Polls after which missing scrapes are noted, and after which the last one is not believed any more.
+/// Polls after which missing scrapes are noted.
 const POLLS_FRESH: u32 = 2;
-const POLLS_KEPT: u32 = 5;
+/// Polls after which the last scrape is not believed any more.
+pub const POLLS_KEPT: u32 = 5;
 
 /// What a request puts on a worker.
 #[derive(Clone, Debug, Default)]

@@ -62,7 +62,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn line(&self, colours: bool) -> String {
+    /// For people.
+    pub fn line(&self, colours: bool) -> String {
         let place = self.place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
         let file = self.file.as_deref().map(|file| format!("{file}{place}: ")).unwrap_or_default();
         let label = self.severity.label();
@@ -70,7 +71,8 @@ impl Finding {
         format!("{file}{label}: {self}")
     }
 
-    fn object(&self) -> Value {
+    /// For programs.
+    pub fn object(&self) -> Value {
         json!({
             "severity": self.severity.label(),
             "file": self.file,

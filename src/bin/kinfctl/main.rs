@@ -2,16 +2,21 @@
 //!
 //! Exit codes: 0 fine, 1 problems found or failed, 2 wrong arguments.
 
+mod cases;
 mod client;
 mod completions;
 mod config;
 mod crds;
 mod events;
+mod explain;
 mod findings;
+mod inputs;
 mod man;
 mod output;
+mod scenario;
 mod tokenize;
 mod top;
+mod validate;
 mod workers;
 
 use std::process::ExitCode;
@@ -22,7 +27,11 @@ use output::Outcome;
 
 /// Looks at engines, requests, workers and decisions.
 #[derive(Parser)]
-#[command(version, after_help = "Exit codes: 0 fine, 1 problems found or failed, 2 wrong arguments.")]
+#[command(
+    name = "kinfctl",
+    version,
+    after_help = "Exit codes: 0 fine, 1 problems found or failed, 2 wrong arguments."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -38,12 +47,18 @@ enum Command {
     Crds(crds::Args),
     /// KV-cache events: does my engine publish, and what?
     Events(events::Args),
+    /// Why does a request go where it goes?
+    Explain(explain::Args),
     /// Manual pages.
     Man(man::Args),
+    /// Runs test cases of policies: fleet and request in, what becomes of it out.
+    Test(cases::Args),
     /// Tokenizes a request as the router would.
     Tokenize(tokenize::Args),
     /// A live table of the workers of a running server; `q` or Ctrl-C ends it.
     Top(top::Args),
+    /// Are these resources right, by themselves and together?
+    Validate(validate::Args),
     /// The workers of a running server: state, load, what is wrong with them.
     Workers(workers::Args),
 }
@@ -66,6 +81,9 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Config(args) => return config::run(args).await,
+        Command::Explain(args) => return explain::run(args).await,
+        Command::Test(args) => return cases::run(&args),
+        Command::Validate(args) => return validate::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Crds(args) => crds::run(&args),
         Command::Events(args) => events::run(args).await,

@@ -1,3 +1,5 @@
+//! Tables: widths, cuts, colours.
+
 use super::{Cell, Column, Tone, layout};
 
 const COLUMNS: &[Column] =

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use kinference::serve::proto::{Worker, watch_workers_response::Update};
 
+use crate::workers::is_up;
+
 /// News.
 #[derive(Debug)]
 pub enum Told {
     /// The server's.
-    Update(Update),
+    Update(Box<Update>),
     /// The server does not answer; says why.
     Lost(String),
 }
@@ -45,20 +47,23 @@ impl Fleet {
 
     /// Takes news in.
     pub fn told(&mut self, told: Told) {
-        match told {
+        let update = match told {
+            Told::Update(update) => *update,
             Told::Lost(why) => {
                 self.lost = Some(why);
                 return;
             }
-            Told::Update(Update::Snapshot(all)) => {
+        };
+        self.lost = None;
+        match update {
+            Update::Snapshot(all) => {
                 self.workers = all.workers.into_iter().map(|worker| (worker.worker_num, worker)).collect();
             }
-            Told::Update(Update::Changed(worker)) => {
+            Update::Changed(worker) => {
                 self.workers.insert(worker.worker_num, worker);
             }
-            Told::Update(Update::Removed(name)) => self.workers.retain(|_, worker| worker.worker_id != name),
+            Update::Removed(name) => self.workers.retain(|_, worker| worker.worker_id != name),
         }
-        self.lost = None;
     }
 
     /// Sums over the workers.
@@ -73,8 +78,4 @@ impl Fleet {
         }
         out
     }
-}
-
-fn is_up(worker: &Worker) -> bool {
-    worker.evicted_because.is_empty() && !worker.terminating && !worker.asleep && !worker.failing
 }

@@ -41,7 +41,9 @@ impl Watch {
                 continue;
             };
             let lost = match updates.message().await {
-                Ok(Some(WatchWorkersResponse { update: Some(update) })) => return Told::Update(update),
+                Ok(Some(WatchWorkersResponse { update: Some(update) })) => {
+                    return Told::Update(update.into());
+                }
                 Ok(Some(_)) => continue,
                 Ok(None) => anyhow!("the server ended the watch"),
                 Err(status) => anyhow!(said(&status)),

@@ -2,7 +2,7 @@
 
 mod show;
 
-pub use show::{kv_use, state};
+pub use show::{is_up, kv_use, state};
 
 use anyhow::{anyhow, bail};
 use kinference::serve::proto::{

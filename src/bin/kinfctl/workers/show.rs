@@ -24,7 +24,7 @@ pub const WORKERS: Shape<Worker> = Shape {
 
 /// The columns of changes, as they come.
 pub const CHANGES: &[Column] = &[
-    Column::left("CHANGE"),
+    Column::left("CHANGE").least(7),
     Column::left("WORKER").least(16),
     Column::left("SET").least(12),
     Column::left("ENDPOINT").least(21),
@@ -52,17 +52,26 @@ fn row(worker: &Worker) -> Vec<Cell> {
     ]
 }
 
+/// Whether it takes requests.
+pub fn is_up(worker: &Worker) -> bool {
+    against(worker).is_none()
+}
+
 /// Whether it takes requests, and if not, why.
 pub fn state(worker: &Worker) -> Cell {
-    let states = [
+    let (name, tone) = against(worker).unwrap_or(("up", Tone::Good));
+    Cell::toned(name, tone)
+}
+
+/// What keeps it from taking requests.
+fn against(worker: &Worker) -> Option<(&'static str, Tone)> {
+    let all = [
         (!worker.evicted_because.is_empty(), "evicted", Tone::Bad),
         (worker.terminating, "terminating", Tone::Warning),
         (worker.asleep, "asleep", Tone::Warning),
         (worker.failing, "failing", Tone::Bad),
     ];
-    let found = states.into_iter().find(|(holds, _, _)| *holds);
-    let (_, name, tone) = found.unwrap_or((true, "up", Tone::Good));
-    Cell::toned(name, tone)
+    all.into_iter().find(|(holds, _, _)| *holds).map(|(_, name, tone)| (name, tone))
 }
 
 /// Use of the KV cache, in percent.

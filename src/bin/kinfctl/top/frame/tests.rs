@@ -1,3 +1,5 @@
+//! What a screen shows.
+
 use kinference::serve::proto::{Load, Snapshot, Worker, watch_workers_response::Update};
 
 use super::{super::fleet::Told, *};
@@ -21,9 +23,13 @@ fn worker(num: u64) -> Worker {
     }
 }
 
+fn told(update: Update) -> Told {
+    Told::Update(update.into())
+}
+
 fn fleet(count: u64) -> Fleet {
     let mut fleet = Fleet::new("127.0.0.1:9002".into());
-    fleet.told(Told::Update(Update::Snapshot(Snapshot { workers: (1..=count).map(worker).collect() })));
+    fleet.told(told(Update::Snapshot(Snapshot { workers: (1..=count).map(worker).collect() })));
     fleet
 }
 
@@ -32,7 +38,7 @@ const SCREEN: Size = Size { width: 80, height: 24 };
 #[test]
 fn a_screen_of_80_columns_shows_it_all() {
     let mut fleet = fleet(2);
-    fleet.told(Told::Update(Update::Changed(Worker { evicted_because: "x".into(), ..worker(2) })));
+    fleet.told(told(Update::Changed(Worker { evicted_because: "x".into(), ..worker(2) })));
     let wanted = [
         "127.0.0.1:9002  1 of 2 up, queue 4, running 24, in flight 6   q quits",
         "",
@@ -65,7 +71,7 @@ fn what_may_be_old_says_so_and_stays() {
     fleet.told(Told::Lost("can't\nconnect".into()));
     let said = lines(&fleet, SCREEN, false);
     assert_eq!((said[1].as_str(), said.len()), ("Not up to date: can't connect", 4));
-    fleet.told(Told::Update(Update::Removed("vllm-llama-70b-1".into())));
+    fleet.told(told(Update::Removed("vllm-llama-70b-1".into())));
     let said = lines(&fleet, SCREEN, false);
     assert_eq!((said[1].as_str(), said.len()), ("", 3));
 }
