@@ -371,15 +371,15 @@ async fn what_is_only_observed_is_not_answered() {
 #[tokio::test]
 async fn what_a_pool_publishes_is_answered_at_once() {
     let running = serve().await;
-    let table: [(&[(&str, &str)], i32, Value); 3] = [
-        (&[("x-kinference-tenant", "team")], 200, json!({"data": ["m"], "anthropic": false})),
+    let table = [
+        (vec![("x-kinference-tenant", "team")], 200, json!({"data": ["m"], "anthropic": false})),
         (
-            &[("x-kinference-tenant", "team"), ("anthropic-version", "2023-06-01")],
+            vec![("x-kinference-tenant", "team"), ("anthropic-version", "2023-06-01")],
             200,
             json!({"data": ["m"], "anthropic": true}),
         ),
         (
-            &[("x-kinference-tenant", "other"), ("anthropic-version", "2023-06-01")],
+            vec![("x-kinference-tenant", "other"), ("anthropic-version", "2023-06-01")],
             503,
             json!({"type": "error", "error": {"type": "overloaded_error", "message": "no such pool"}}),
         ),
@@ -387,7 +387,7 @@ async fn what_a_pool_publishes_is_answered_at_once() {
     for (extra, status, body) in table {
         let (send, mut answers) = open(&running.channel).await;
         let mut pairs = vec![(":method", "GET"), (":path", "/v1/models")];
-        pairs.extend_from_slice(extra);
+        pairs.extend(extra);
         send.send(message(Request::RequestHeaders(http_headers(&pairs, true)))).await.unwrap();
         let Some(Response::ImmediateResponse(answer)) = next(&mut answers).await.unwrap().response else {
             panic!("it is not answered")
