@@ -21,7 +21,7 @@ pub struct Incoming {
     pub tenant: Option<Arc<str>>,
     /// Semantic tags, from a trusted source.
     pub tags: Vec<Arc<str>>,
-    /// The InferencePool that the route belongs to.
+    /// The InferencePool that the route belongs to: `name`, or `namespace/name`.
     pub pool: Option<Arc<str>>,
     /// Only these `ip:port` may be picked, where the proxy says so.
     pub subset: Option<Vec<String>>,

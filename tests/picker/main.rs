@@ -8,6 +8,7 @@ mod door;
 mod equal;
 mod override_model;
 mod picks;
+mod pools;
 #[expect(dead_code, reason = "shared with the pipeline's tests, which use more of it")]
 #[path = "../pipeline/site.rs"]
 mod site;
