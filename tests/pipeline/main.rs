@@ -4,6 +4,7 @@
 
 mod choice;
 mod equal;
+mod kept;
 mod listing;
 mod outcome;
 mod pools;
