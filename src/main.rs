@@ -24,14 +24,10 @@ struct Args {
 /// What shells know as a usage error.
 const BAD_CONFIGURATION: u8 = 64;
 
-/// Without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name; and the Kubernetes client
-/// logs each call that fails as an error, where whoever called knows better how bad it is.
-const DEFAULT_LOG: &str = "info,zeromq=warn,kube_client::client::builder=off";
-
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(app::DEFAULT_LOG));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
