@@ -41,9 +41,21 @@ impl Addresses {
             IpAddr::V4(v4) if v4.is_link_local() => "link-local",
             IpAddr::V4(v4) if v4.is_broadcast() || v4.octets()[0] == 0 => "reserved",
             IpAddr::V6(v6) if v6.is_unicast_link_local() => "link-local",
+            IpAddr::V6(v6) if leads_to_v4(v6) => "an IPv4 address behind a translator",
             _ => return Ok(address),
         };
         Err(why)
+    }
+}
+
+/// What a NAT64, 6to4 or other translator turns into an IPv4 address: no pod has one, and it may be any of those above.
+fn leads_to_v4(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        [0x64, 0xff9b, ..] | [0x2002, ..] => true,
+        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => {
+            !address.is_loopback() && !address.is_unspecified()
+        }
+        _ => false,
     }
 }
 
@@ -72,6 +84,11 @@ mod tests {
             ("fe80::1", "link-local"),
             ("fd00:ec2::254", "a metadata service"),
             ("168.63.129.16", "a metadata service"),
+            ("64:ff9b::a9fe:a9fe", "an IPv4 address behind a translator"),
+            ("64:ff9b:1::a9fe:a9fe", "an IPv4 address behind a translator"),
+            ("2002:a9fe:a9fe::1", "an IPv4 address behind a translator"),
+            ("::169.254.169.254", "an IPv4 address behind a translator"),
+            ("::ffff:0:a9fe:a9fe", "an IPv4 address behind a translator"),
             ("0.1.2.3", "reserved"),
             ("255.255.255.255", "reserved"),
             ("127.0.0.1", "loopback"),
