@@ -40,7 +40,9 @@ pub fn plan(
     before: &BTreeMap<Key, Planned>,
 ) -> BTreeMap<Key, Planned> {
     let mut by_age: Vec<_> = resources.iter().collect();
-    by_age.sort_by_key(|resource| (created(resource), key(resource)));
+    // Ages are told in whole seconds: of equal ones, a name that is in use stays with whoever has it.
+    let holds = |key: &Key| before.get(key).is_some_and(|planned| planned.in_force.is_some());
+    by_age.sort_by_key(|resource| (created(resource), !holds(&key(resource)), key(resource)));
     let mut owners: BTreeMap<&str, &Arc<InferenceWorkerSet>> = BTreeMap::new();
     let mut planned = BTreeMap::new();
     for resource in by_age {
@@ -85,7 +87,7 @@ fn conflict(
     let shown = |resource: &InferenceWorkerSet| format!("InferenceWorkerSet `{}`", key_text(&key(resource)));
     let other = match configured.workersets.iter().any(|other| other == name) {
         true => "a `[[workerset]]` of Kinference's configuration".to_owned(),
-        false if key(owner) != key(resource) => format!("{}, which is older", shown(owner)),
+        false if key(owner) != key(resource) => format!("{}, which was first", shown(owner)),
         false => return None,
     };
     let message = format!("the worker set name `{name}` of {} is already used by {other}", shown(resource));

@@ -69,7 +69,7 @@ fn a_name_has_one_owner_and_the_others_are_told_who() {
         assert_eq!(refusal.reason, Reason::NameConflict);
         refusal.message
     };
-    let by_older = "the worker set name `x` of InferenceWorkerSet `a/x` is already used by InferenceWorkerSet `b/x`, which is older";
+    let by_older = "the worker set name `x` of InferenceWorkerSet `a/x` is already used by InferenceWorkerSet `b/x`, which was first";
     assert_eq!(told("a", "x"), by_older);
     assert!(told("c", "x").contains("`b/x`"));
     assert_eq!(
