@@ -90,14 +90,20 @@ fn provider_problems(provider: &InferenceProviderSpec, at: &FieldPath) -> Vec<Pr
 fn worker_set_problems(set: &InferenceWorkerSetSpec, at: &FieldPath) -> Vec<Problem> {
     let mut out = Vec::new();
     if let Some(url) = set.render_url.as_deref()
-        && let Err(error) = url.parse::<http::Uri>()
+        && !is_url(url)
     {
-        out.push(Problem::new(at.field("renderUrl"), format!("is {url:?}, which is no URL: {error}")));
+        // It is not shown: it may hold a password.
+        let message = "is no URL that can be asked; accepted: `http://host[:port][/path]` or `https://...`";
+        out.push(Problem::new(at.field("renderUrl"), message));
     }
     if let Some(selector) = &set.selector {
         label_problems(selector, &at.field("selector"), &mut out);
     }
     out
+}
+
+fn is_url(url: &str) -> bool {
+    url.parse::<http::Uri>().is_ok_and(|url| url.host().is_some_and(|host| !host.is_empty()))
 }
 
 fn label_problems(selector: &LabelSelector, at: &FieldPath, out: &mut Vec<Problem>) {
@@ -191,7 +197,7 @@ mod tests {
         });
         let said = problems("InferenceWorkerSet", &spec);
         for (said, start) in said.iter().zip([
-            "`spec.renderUrl` is \"http://[::1\", which is no URL: ",
+            "`spec.renderUrl` is no URL that can be asked",
             "`spec.selector.matchLabels.a b` names the label \"a b\", but must name a label's name, such as ",
             "`spec.selector.matchLabels.a/b/c` names",
             "`spec.selector.matchExpressions[0].key` names the label \"-a\"",

@@ -39,11 +39,14 @@ pub struct TargetPort {
     pub number: i32,
 }
 
+/// As many ports as the API allows.
+const MAX_PORTS: usize = 8;
+
 /// Where the engines of a pool are, and on which ports; `None` for one that selects nothing.
 pub fn source(pool: &InferencePool, namespace: &str) -> Option<(Source, Ports)> {
     let labels: Selector = pool.spec.selector.match_labels.clone().into_iter().collect();
     let mut numbers: Vec<u16> = Vec::new();
-    for port in pool.spec.target_ports.iter().filter_map(|port| port_number(port.number)) {
+    for port in pool.spec.target_ports.iter().take(MAX_PORTS).filter_map(|port| port_number(port.number)) {
         if !numbers.contains(&port) {
             numbers.push(port);
         }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 
-use super::engines::{Engines, Kv, Ports};
+use super::{
+    engines::{Engines, Kv, Ports},
+    slices::shown,
+};
 use crate::{
     config::{PortDefaults, Profile},
     fleet::WorkerSet,
@@ -14,6 +17,9 @@ use crate::{
         in_one_line, validate,
     },
 };
+
+/// Longest label selector that is asked for, in bytes: it goes into a URL.
+const MAX_SELECTOR: usize = 4096;
 
 /// A worker set whose engines are found.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +109,7 @@ pub fn spec_of(resource: &InferenceWorkerSet, configured: &Configured) -> Result
         let known: Vec<_> = configured.profiles.iter().map(|p| format!("`{}`", p.name)).collect();
         let message = format!(
             "spec.profile is `{}`, but must be the name of a profile in Kinference's configuration; defined: {}",
-            spec.profile,
+            shown(&spec.profile),
             if known.is_empty() { "none".into() } else { known.join(", ") }
         );
         return Err(Refusal { reason: Reason::UnknownProfile, message });
@@ -137,5 +143,12 @@ fn source(spec: &InferenceWorkerSetSpec, namespace: String) -> Result<Source, St
 
 fn labels(selector: &LabelSelector) -> Result<String, String> {
     let read = Selector::try_from(selector.clone()).map_err(|error| format!("spec.selector: {error}"))?;
-    Ok(read.to_string())
+    let text = read.to_string();
+    if text.len() > MAX_SELECTOR {
+        return Err(format!(
+            "spec.selector is {} characters as it is asked for, but must be at most {MAX_SELECTOR}",
+            text.len()
+        ));
+    }
+    Ok(text)
 }
