@@ -3,6 +3,7 @@
 //! Long-lived tasks never return: one that does, or panics, ends the process with its name in the log.
 
 mod kubernetes;
+mod open_files;
 mod services;
 mod tasks;
 mod workers;
@@ -42,6 +43,9 @@ use crate::{
 
 use self::{kubernetes::Kubernetes, services::Optional};
 
+/// What is logged without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name; and the
+/// Kubernetes client logs each call that fails as an error, where whoever called knows better how bad it is.
+pub const DEFAULT_LOG: &str = "info,zeromq=warn,kube_client=off";
 /// How long requests in flight may go on after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long `/readyz` says no before new streams are refused, so that proxies notice.
@@ -71,6 +75,7 @@ pub async fn load(path: &Path) -> anyhow::Result<Config> {
 /// # Errors
 /// Whatever keeps it from starting or ends it early.
 pub async fn run(config: Config) -> anyhow::Result<()> {
+    open_files::raise();
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let app = App::build(config).await?;
     let shutdown = CancellationToken::new();

@@ -87,6 +87,14 @@ pub enum KvSource {
 }
 
 impl KvSource {
+    /// How many sockets are known from the description.
+    pub fn sockets(&self) -> usize {
+        match self {
+            Self::Unknown | Self::Engine => 0,
+            Self::Sockets(sockets) => sockets.len(),
+        }
+    }
+
     /// One rank that publishes at `events`, if anywhere.
     pub fn single(events: Option<String>, replay: Option<String>) -> Self {
         events.map_or(Self::Unknown, |events| {

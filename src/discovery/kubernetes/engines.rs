@@ -53,6 +53,9 @@ pub enum Kv {
     Engine,
 }
 
+/// The most KV-event sockets of one worker set: each is two connections, with what they hold.
+const MAX_SOCKETS: usize = 4096;
+
 /// One engine at a place.
 struct At {
     http: u16,
@@ -64,11 +67,20 @@ impl Engines {
     /// The engines at these places, and what was left out.
     pub fn at(&self, places: &Places, nodes: &Nodes) -> (Vec<Found>, Refused) {
         let mut refused = places.refused.clone();
-        let mut found = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
+        let mut sockets = 0;
         for place in &places.found {
             for at in self.engines_at(place) {
                 match self.found(place, &at) {
-                    Some(engine) => found.push(engine),
+                    Some(engine) if sockets + engine.kv.sockets() > MAX_SOCKETS => {
+                        refused.add(|| {
+                            format!("{}: a worker set has at most {MAX_SOCKETS} KV-event sockets", place.name)
+                        });
+                    }
+                    Some(engine) => {
+                        sockets += engine.kv.sockets();
+                        found.push(engine);
+                    }
                     None => refused.add(|| format!("{}: a KV-event port beyond 65535", place.name)),
                 }
             }

@@ -103,7 +103,7 @@ pub struct KvEventsSpec {
     pub source: KvEventSource,
     /// Data-parallel ranks of each engine, each with sockets of its own. With `source: Ports`, rank N publishes on
     /// the named port plus N; with `source: Engine` the engine says.
-    #[schemars(range(min = 1, max = 256))]
+    #[schemars(range(min = 1, max = 64))]
     pub ranks: u32,
 }
 
