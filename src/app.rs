@@ -4,6 +4,7 @@
 
 mod kubernetes;
 mod open_files;
+mod policies;
 mod services;
 mod tasks;
 mod workers;
@@ -33,6 +34,7 @@ use crate::{
     admin::{self, Admin},
     cache::CacheIndex,
     config::{Config, Profile, load_workers},
+    enforce,
     fleet::Registry,
     kubernetes::Release,
     load::LoadTable,
@@ -62,6 +64,10 @@ pub async fn load(path: &Path) -> anyhow::Result<Config> {
     let mut wrong = Vec::new();
     match load_workers(&config) {
         Ok((_, more)) => warnings.extend(more),
+        Err(errors) => wrong.push(errors.to_string()),
+    }
+    match enforce::check(&config).await {
+        Ok(more) => warnings.extend(more),
         Err(errors) => wrong.push(errors.to_string()),
     }
     wrong.extend(serve::tls::check(&config.tls).await.err().map(|errors| errors.to_string()));
@@ -169,7 +175,9 @@ impl App {
         let stop_serving = CancellationToken::new();
         let mut tasks: JoinSet<(&'static str, Task)> = JoinSet::new();
         let (desk, release) = self.spawn_statuses(&mut tasks).unzip();
-        self.spawn_discovery(desk, &mut tasks).await?;
+        self.spawn_discovery(desk.clone(), &mut tasks).await?;
+        let pipeline = self.pipeline();
+        self.spawn_policies((desk, pipeline.policies().clone()), &mut tasks).await?;
         self.spawn_upkeep(&mut tasks);
         let (ready, is_ready) = watch::channel(false);
         tasks.spawn(tasks::readiness(
@@ -179,7 +187,7 @@ impl App {
         ));
         let tls = self.spawn_tls(&mut tasks);
         self.say_where(tls.as_ref())?;
-        let services = self.services(&mut tasks, &stop_serving);
+        let services = self.services(pipeline, &mut tasks, &stop_serving);
         let server = serve::Server { services, ready: is_ready, tls };
         let (roster, mut front) = (self.roster(), JoinSet::new());
         front.spawn(server.run(self.listener, stop_serving.clone()));

@@ -3,6 +3,8 @@
 //! The directories are watched, because files are replaced and symlinks swapped rather than written; a slow poll
 //! catches what no watch sees. Invariant: what can't be used is reported once, and only once it has settled.
 
+mod pattern;
+
 use std::{
     collections::BTreeSet,
     convert::Infallible,
@@ -21,6 +23,8 @@ use tokio::{
     sync::Notify,
     time::{Instant, sleep, timeout, timeout_at},
 };
+
+pub use pattern::matching;
 
 /// How often files are read without any sign of a change.
 const POLL: Duration = Duration::from_secs(5);

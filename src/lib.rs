@@ -16,6 +16,7 @@ pub mod route; // predict, pick, replicate: candidates in, `Decision` out
 pub mod roster; // the fleet as it is shown to people and programs
 pub mod pipeline; // the one path from a parsed request to a `Decision`
 pub mod kubernetes; // what we ask of the API server
+pub mod enforce; // policies put in force: from files, from a cluster
 pub mod ingest; // what engines tell us: KV events, scrapes, models
 pub mod discovery; // where workers come from
 pub mod serve; // the front doors

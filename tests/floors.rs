@@ -16,7 +16,7 @@ const FLOORS: &[&[&str]] = &[
     &["route", "roster"],
     &["pipeline"],
     &["kubernetes"],
-    &["ingest", "discovery", "serve", "admin"],
+    &["enforce", "ingest", "discovery", "serve", "admin"],
     &["app"],
 ];
 

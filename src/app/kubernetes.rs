@@ -46,7 +46,7 @@ fn needed_for(config: &Config) -> Option<String> {
         ("token_review", config.token_review.enabled),
         ("kubernetes", config.kubernetes.enabled),
         ("leader_election", config.leader_election.enabled),
-        ("policy", config.policy.enabled),
+        ("policy", config.watches_policies()),
     ];
     let section = enabled.iter().find(|(_, enabled)| *enabled);
     let set = || config.workersets.iter().find(|set| !matches!(set.discovery, Discovery::Static { .. }));
@@ -59,21 +59,16 @@ impl App {
     /// Contends for leadership and writes statuses, where there is something to write or an election is asked for.
     pub(super) fn spawn_statuses(&self, tasks: &mut Tasks) -> Option<(StatusDesk, Release)> {
         let election = &self.config.leader_election;
-        if !self.config.kubernetes.enabled && !self.config.policy.enabled && !election.enabled {
+        if !self.config.kubernetes.enabled && !self.config.watches_policies() && !election.enabled {
             return None;
         }
-        let Kubernetes { client, watches } = self.kubernetes.clone()?;
+        let Kubernetes { client, .. } = self.kubernetes.clone()?;
         let identity = self.replica.to_string();
         let (leadership, electing, release) =
             kubernetes::elect(client.clone(), election, identity, &self.metrics);
-        let (desk, writing) = StatusDesk::new(client.clone(), leadership, &self.metrics);
+        let (desk, writing) = StatusDesk::new(client, leadership, &self.metrics);
         tasks.spawn(async move { ("leader election", never(electing.await)) });
         tasks.spawn(async move { ("statuses", never(writing.await)) });
-        if self.config.policy.enabled {
-            tracing::warn!("`policy.enabled` is true: policies are validated, and not yet acted on");
-            let judging = kubernetes::watch_policy(client, &self.config.policy, (watches, desk.clone()));
-            tasks.spawn(async move { ("policies", never(judging.await)) });
-        }
         Some((desk, release))
     }
 
@@ -161,6 +156,8 @@ mod tests {
             let why = needed(&format!("{listed}[{section}]\nenabled = true")).unwrap();
             assert_eq!(why, format!("`{section}.enabled` is true"));
         }
+        let policies = format!("{listed}[policy]\nenabled = true\nfiles = [\"x\"]\n");
+        assert_eq!(needed(&policies), None, "files are enough");
         for discovery in
             ["mode = \"kubernetes\"\nservice_name = \"x\"", "mode = \"inference_pool\"\npool_name = \"x\""]
         {

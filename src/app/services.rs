@@ -49,9 +49,14 @@ impl Optional {
 }
 
 impl App {
-    /// Every service of the gRPC listener, to be served until `stop`.
-    pub(super) fn services(&mut self, tasks: &mut Tasks, stop: &CancellationToken) -> Services {
-        let (ext_proc, picker) = self.front_doors();
+    /// Every service of the gRPC listener over that pipeline, to be served until `stop`.
+    pub(super) fn services(
+        &mut self,
+        pipeline: Pipeline,
+        tasks: &mut Tasks,
+        stop: &CancellationToken,
+    ) -> Services {
+        let (ext_proc, picker) = self.front_doors(Arc::new(pipeline));
         let fleet = Fleet::new(self.roster(), stop.clone());
         let endpoints = Endpoints::new(self.registry.clone(), &self.metrics, stop.clone());
         let (picks, views, assignments) = (picker.clone(), fleet.clone(), endpoints.clone());
@@ -78,15 +83,19 @@ impl App {
         Roster { registry: self.registry.clone(), index: self.index.clone(), load: self.load.clone() }
     }
 
-    /// Both doors to the one pipeline, over one budget of bodies.
-    fn front_doors(&self) -> (ExtProc, Picker) {
+    /// The pipeline, over what is known of the fleet.
+    pub(super) fn pipeline(&self) -> Pipeline {
         let rooms = Rooms {
             registry: self.registry.clone(),
             index: self.index.clone(),
             load: self.load.clone(),
             tokenizers: self.tokenizers.clone(),
         };
-        let pipeline = Arc::new(Pipeline::new(&self.config, rooms, &self.metrics));
+        Pipeline::new(&self.config, rooms, &self.metrics)
+    }
+
+    /// Both doors to the one pipeline, over one budget of bodies.
+    fn front_doors(&self, pipeline: Arc<Pipeline>) -> (ExtProc, Picker) {
         let budget = BodyBudget::new(self.config.body, &self.metrics);
         let picker = PickerParts {
             pipeline: pipeline.clone(),

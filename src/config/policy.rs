@@ -1,22 +1,63 @@
-//! `[policy]`: whether routing policies are watched and obeyed.
+//! `[policy]`: whether routing policies decide, and where they come from.
+
+use std::path::{Path, PathBuf};
+
+use toml::Value;
 
 use super::{
+    Config,
     keys::Keys,
-    kind::{Bool, text},
+    kind::{Bool, FilePath, Kind, text},
 };
 
 /// `[policy]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyConfig {
-    /// Watch the policy CRDs and honour the InferencePool that a request names.
+    /// Obey policies, and the InferencePool that a request names.
     pub enabled: bool,
     /// Namespace to watch; unset: all.
     pub namespace: Option<String>,
+    /// Files of resources; the last part of a path may be a pattern. None: resources are watched in a cluster.
+    pub files: Vec<PathBuf>,
+}
+
+/// Paths.
+struct FilePaths;
+
+impl Kind for FilePaths {
+    type Value = Vec<PathBuf>;
+
+    fn read(&self, raw: &Value) -> Option<Vec<PathBuf>> {
+        raw.as_array()?.iter().map(|path| FilePath.read(path)).collect()
+    }
+
+    fn show(&self, value: &Vec<PathBuf>) -> Value {
+        Value::Array(value.iter().map(|path| FilePath.show(path)).collect())
+    }
+
+    fn accepted(&self) -> String {
+        "a list of paths, such as `[\"policies/*.yaml\"]`".into()
+    }
 }
 
 impl PolicyConfig {
     pub(super) fn keys(&mut self, keys: &mut impl Keys) {
         keys.key("enabled", Bool, &mut self.enabled);
         keys.optional("namespace", text(), &mut self.namespace);
+        keys.key("files", FilePaths, &mut self.files);
+        if !self.enabled && !self.files.is_empty() {
+            keys.idle(&["files"], "without `enabled = true`");
+        }
+    }
+
+    pub(super) fn resolve(&mut self, dir: &Path) {
+        self.files.iter_mut().for_each(|file| *file = dir.join(&*file));
+    }
+}
+
+impl Config {
+    /// Whether policies are watched in a cluster. Beside files they are where worker sets are too.
+    pub fn watches_policies(&self) -> bool {
+        self.policy.enabled && (self.policy.files.is_empty() || self.kubernetes.enabled)
     }
 }

@@ -13,7 +13,7 @@ mod watches;
 pub use backoff::Bounds;
 pub use client::{NoCredentials, connect, own_namespace};
 pub use failure::{ApiError, Failure, Target, Verb};
-pub use kinds::watch_policy;
+pub use kinds::{PolicyKinds, watch_policy};
 pub use kube::Client;
 pub use lease::{Leadership, Leading, Permit, Release, elect};
 pub use status::StatusDesk;

@@ -71,6 +71,7 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("metrics", "tenant_labels", "\"none\""),
     ("policy", "enabled", "false"),
     ("policy", "namespace", "-"),
+    ("policy", "files", "[]"),
     ("kubernetes", "enabled", "false"),
     ("kubernetes", "namespace", "-"),
     ("kubernetes", "selector", "-"),

@@ -146,7 +146,7 @@ async fn a_request_is_explained_over_the_workers_of_a_server() {
             run(&["explain", "--policies", "files/llama.yaml", "--pool", "lama", "--model", "standard"]);
         assert_eq!(
             (unknown.code, unknown.out.as_str()),
-            (1, "error: `pool` is \"lama\": no InferencePool has that name\n")
+            (1, "error: `pool` is \"lama\": no InferencePool or GatewayBackend has that name\n")
         );
     })
     .await;

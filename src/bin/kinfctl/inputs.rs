@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use kinference::files;
+
 use crate::findings::{Finding, Severity};
 
 /// A file's name as it was given, and what it holds.
@@ -75,25 +77,14 @@ fn text(path: &Path) -> io::Result<String> {
     io::stdin().read_to_string(&mut text).map(|_| text)
 }
 
-/// A file, the wanted ones under a directory, or those of a directory that a pattern fits: `*` is anything and `?` any
-/// one character of their name.
+/// A file, the wanted ones under a directory, or those that a pattern fits.
 fn paths(given: &str, wanted: Wanted) -> io::Result<Vec<PathBuf>> {
     let path = Path::new(given);
-    let pattern = path.file_name().and_then(|name| name.to_str()).filter(|name| name.contains(['*', '?']));
-    let mut out = Vec::new();
-    if let Some(pattern) = pattern.filter(|_| !path.exists()) {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        for entry in fs::read_dir(dir.unwrap_or(Path::new(".")))? {
-            let name = entry?.file_name();
-            if fits(pattern.as_bytes(), name.as_encoded_bytes()) {
-                out.push(dir.map_or_else(|| name.clone().into(), |dir| dir.join(&name)));
-            }
-        }
-    } else if path.is_dir() {
-        under(path, wanted, &mut out)?;
-    } else {
-        out.push(path.to_owned());
+    if !path.is_dir() {
+        return files::matching(path);
     }
+    let mut out = Vec::new();
+    under(path, wanted, &mut out)?;
     out.sort();
     Ok(out)
 }
@@ -110,29 +101,9 @@ fn under(dir: &Path, wanted: Wanted, out: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => (0..=name.len()).any(|n| fits(rest, &name[n..])),
-        (Some((b'?', pattern)), Some((_, name))) => fits(pattern, name),
-        (Some((wanted, pattern)), Some((is, name))) => wanted == is && fits(pattern, name),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_are_of_names() {
-        for (pattern, name) in [("*.yaml", "a.yaml"), ("a?.*", "ab.yml"), ("*", ".x"), ("a*b*c", "aXbYc")] {
-            assert!(fits(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
-        }
-        for (pattern, name) in [("*.yaml", "a.yml"), ("a?", "a"), ("", "a"), ("a*b", "ac")] {
-            assert!(!fits(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn each_file_is_read_once_and_the_missing_are_told() {

@@ -57,15 +57,16 @@ pub enum Weight {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPool {
     /// None has that name.
-    #[error("no InferencePool has that name")]
+    #[error("no InferencePool or GatewayBackend has that name")]
     Unknown,
     /// Several have it.
-    #[error("InferencePools of several namespaces have that name; write it as namespace/name")]
+    #[error("several namespaces have that name; write it as namespace/name")]
     Ambiguous,
 }
 
 impl Policies {
-    /// The pool that a request names, as `name` or as `namespace/name`.
+    /// The pool that a request names, as `name` or as `namespace/name`: the one of that name, else the one behind the
+    /// GatewayBackend of that name.
     ///
     /// # Errors
     /// There is none, or there are several.
@@ -73,12 +74,14 @@ impl Policies {
         let (namespace, name) =
             name.split_once('/').map_or((None, name), |(space, name)| (Some(space), name));
         let named = |key: &Key| &*key.name == name && namespace.is_none_or(|space| space == &*key.namespace);
-        let mut found = self.pools.iter().filter(|(key, _)| named(key)).map(|(_, pool)| pool);
-        match (found.next(), found.next()) {
-            (Some(pool), None) => Ok(pool),
-            (None, _) => Err(NoPool::Unknown),
-            (Some(_), Some(_)) => Err(NoPool::Ambiguous),
-        }
+        let pools = self.pools.iter().filter(|(key, _)| named(key)).map(|(_, pool)| pool);
+        only(pools).or_else(|why| match why {
+            NoPool::Unknown => {
+                let backends = self.backends.keys().filter(|key| named(key));
+                only(backends.filter_map(|backend| self.behind(backend)))
+            }
+            NoPool::Ambiguous => Err(why),
+        })
     }
 
     /// The pool that a GatewayBackend stands for.
@@ -89,6 +92,14 @@ impl Policies {
     /// All pools, by namespace and name.
     pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
         self.pools.values()
+    }
+}
+
+fn only<T>(mut found: impl Iterator<Item = T>) -> Result<T, NoPool> {
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one),
+        (None, _) => Err(NoPool::Unknown),
+        (Some(_), Some(_)) => Err(NoPool::Ambiguous),
     }
 }
 

@@ -69,6 +69,8 @@ fn a_pool_is_found_by_its_name_or_with_its_namespace() {
     assert_eq!(policies.pool("c/p").unwrap_err(), NoPool::Unknown);
     assert_eq!(policies.pool("b/p").unwrap().key.to_string(), "b/p");
     assert_eq!(policies.pool("q").unwrap().key.to_string(), "b/q");
+    assert_eq!(policies.pool("gate").unwrap().key.to_string(), "b/q", "through the GatewayBackend");
+    assert_eq!(policies.pool("a/gate").unwrap_err(), NoPool::Unknown);
     let key = |namespace: &str| Key { namespace: namespace.into(), name: "gate".into() };
     assert_eq!(policies.behind(&key("b")).unwrap().key.to_string(), "b/q");
     assert!(policies.behind(&key("a")).is_none());

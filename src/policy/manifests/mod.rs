@@ -11,7 +11,7 @@ pub use self::yaml::Position;
 use super::{
     compile::{self, Policies, Weight},
     crd,
-    problem::Problem,
+    problem::{FieldPath, Problem},
     resource::{self, Resource},
 };
 
@@ -23,6 +23,8 @@ const SLIP: f64 = 0.93;
 pub struct Manifests {
     /// The resources that are sound.
     pub resources: Vec<Resource>,
+    /// Where each of them is: `file:line`.
+    pub places: Vec<String>,
     /// What is in force.
     pub policies: Policies,
     /// Everything that is wrong or suspicious, by file and line.
@@ -38,6 +40,8 @@ pub struct Remark {
     pub at: Position,
     /// Whether it can stay.
     pub severity: Severity,
+    /// It names what is not in the files, but may be declared elsewhere.
+    pub unresolved: bool,
     /// What it is.
     pub message: String,
 }
@@ -69,10 +73,15 @@ struct Origin {
 }
 
 impl Origin {
+    fn place(&self) -> String {
+        format!("{}:{}", self.file, self.document.position(&FieldPath::default()).line)
+    }
+
     fn remark(&self, problem: &Problem, severity: Severity) -> Remark {
         let text = |pointer| self.document.value.pointer(pointer).and_then(Value::as_str).unwrap_or("?");
         let message = format!("{} {}: {problem}", text("/kind"), text("/metadata/name"));
-        Remark { file: self.file.clone(), at: self.document.position(&problem.path), severity, message }
+        let at = self.document.position(&problem.path);
+        Remark { file: self.file.clone(), at, severity, unresolved: false, message }
     }
 }
 
@@ -105,7 +114,8 @@ pub fn read<'a>(
             }
             Err(syntax) => {
                 let message = format!("is no YAML: {}", syntax.message);
-                out.remarks.push(Remark { file, at: syntax.at, severity: Severity::Error, message });
+                let severity = Severity::Error;
+                out.remarks.push(Remark { file, at: syntax.at, severity, unresolved: false, message });
             }
         }
     }
@@ -116,8 +126,10 @@ pub fn read<'a>(
             Weight::Suspicious => Severity::Warning,
             Weight::Unresolved | Weight::Conflict => Severity::Error,
         };
-        origins[finding.resource].remark(&finding.problem, severity)
+        let remark = origins[finding.resource].remark(&finding.problem, severity);
+        Remark { unresolved: finding.weight == Weight::Unresolved, ..remark }
     }));
+    out.places = origins.iter().map(Origin::place).collect();
     out.remarks.sort();
     out
 }

@@ -1,0 +1,197 @@
+//! Resources in files: read at the start and at every change, and taken over all together or not at all.
+//!
+//! An edit that can't be used is reported once, and what was declared before stays.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::instruments::{Change, Instruments};
+use crate::{
+    config::Config,
+    files::{self, FromFiles},
+    policy::{
+        Resource,
+        manifests::{self, Remark, Severity},
+    },
+};
+
+/// Largest file, in bytes.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// A resource of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Declared {
+    pub value: Value,
+    /// `file:line`
+    pub place: String,
+}
+
+/// What the files declare.
+pub(super) type AllDeclared = Arc<Vec<Declared>>;
+
+/// Everything that is wrong with the files, a line each.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct FileErrors(Vec<String>);
+
+/// Validates the files that the configuration names; tells what hardly does what was meant.
+///
+/// # Errors
+/// Everything that is wrong with them.
+pub async fn check(config: &Config) -> Result<Vec<String>, FileErrors> {
+    if !config.policy.enabled {
+        return Ok(Vec::new());
+    }
+    let given = Given::of(config);
+    Ok(given.parse(&given.read().await?)?.warnings)
+}
+
+/// The files, and what they are held to.
+struct Given {
+    paths: Vec<PathBuf>,
+    /// The worker sets that exist; `None`: more is declared elsewhere than what the configuration and the files say.
+    worker_sets: Option<BTreeSet<String>>,
+}
+
+type Texts = Vec<(String, String)>;
+
+struct Parsed {
+    declared: Vec<Declared>,
+    warnings: Vec<String>,
+}
+
+impl Given {
+    fn of(config: &Config) -> Self {
+        let names = || config.workersets.iter().map(|set| set.name.clone()).collect();
+        Self { paths: config.policy.files.clone(), worker_sets: (!config.watches_policies()).then(names) }
+    }
+
+    /// Names and texts of the files that are there, each once.
+    async fn read(&self) -> Result<Texts, FileErrors> {
+        let (mut paths, mut wrong) = (Vec::new(), Vec::new());
+        for given in &self.paths {
+            match files::matching(given) {
+                Ok(found) => paths.extend(found.into_iter().filter(|path| !path.is_dir())),
+                Err(error) => wrong.push(unreadable(given, &error)),
+            }
+        }
+        let read = paths.iter().map(async |path| (path, text(path).await));
+        let mut texts: Texts = Vec::new();
+        for (path, text) in join_all(read).await {
+            match text {
+                Ok(text) if texts.iter().all(|(known, _)| Path::new(known) != path) => {
+                    texts.push((path.display().to_string(), text));
+                }
+                Ok(_) => {}
+                Err(error) => wrong.push(unreadable(path, &error)),
+            }
+        }
+        if wrong.is_empty() { Ok(texts) } else { Err(FileErrors(wrong)) }
+    }
+
+    fn parse(&self, texts: &Texts) -> Result<Parsed, FileErrors> {
+        let files = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let made = manifests::read(files, self.worker_sets.as_ref());
+        let counts = |remark: &&Remark| !remark.unresolved || self.worker_sets.is_some();
+        let said = |severity: Severity| {
+            let of = made.remarks.iter().filter(counts).filter(move |remark| remark.severity == severity);
+            of.map(Remark::to_string).collect::<Vec<_>>()
+        };
+        let (wrong, mut warnings) = (said(Severity::Error), said(Severity::Warning));
+        if !wrong.is_empty() {
+            return Err(FileErrors(wrong));
+        }
+        let mut declared = Vec::new();
+        for (resource, place) in made.resources.iter().zip(made.places) {
+            match plain(resource) {
+                Some(value) => declared.push(Declared { value, place }),
+                None => {
+                    warnings.push(format!("{place}: warning: an InferenceWorkerSet in a file has no effect"))
+                }
+            }
+        }
+        Ok(Parsed { declared, warnings })
+    }
+}
+
+fn plain(resource: &Resource) -> Option<Value> {
+    match resource {
+        Resource::GatewayBackend(one) => Some(json!(one)),
+        Resource::InferencePolicy(one) => Some(json!(one)),
+        Resource::InferencePool(one) => Some(json!(one)),
+        Resource::InferenceProvider(one) => Some(json!(one)),
+        Resource::InferenceWorkerSet(_) => None,
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("{}: error: cannot be read: {error}", path.display())
+}
+
+async fn text(path: &Path) -> io::Result<String> {
+    let content = files::read(path, MAX_BYTES).await?;
+    String::from_utf8(content).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// The files, followed.
+pub struct PolicyFiles {
+    given: Given,
+    /// What was taken over.
+    texts: Option<Texts>,
+    to: watch::Sender<AllDeclared>,
+    instruments: Instruments,
+}
+
+impl PolicyFiles {
+    /// The files that the configuration names, as they are now.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub(super) async fn load(
+        config: &Config,
+        instruments: Instruments,
+    ) -> Result<(Self, watch::Receiver<AllDeclared>), FileErrors> {
+        let (to, declared) = watch::channel(AllDeclared::default());
+        let mut files = Self { given: Given::of(config), texts: None, to, instruments };
+        files.load_once().await?;
+        Ok((files, declared))
+    }
+
+    async fn load_once(&mut self) -> Result<(), FileErrors> {
+        let texts = self.given.read().await?;
+        if self.texts.as_ref() == Some(&texts) {
+            return Ok(());
+        }
+        let Parsed { declared, warnings } = self.given.parse(&texts)?;
+        // Those of the start have been said by then.
+        if self.texts.is_some() {
+            warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        }
+        self.texts = Some(texts);
+        self.to.send_replace(Arc::new(declared));
+        Ok(())
+    }
+}
+
+impl FromFiles for PolicyFiles {
+    fn files(&self) -> Vec<PathBuf> {
+        self.given.paths.clone()
+    }
+
+    async fn load(&mut self) -> Result<(), String> {
+        self.load_once().await.map_err(|error| error.to_string())
+    }
+
+    fn refused(&self, why: &str) {
+        self.instruments.count(Change::Refused);
+        tracing::error!(error = why, "the policy files can't be used: what was in force stays");
+    }
+}
