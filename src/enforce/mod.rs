@@ -153,3 +153,6 @@ async fn of_cluster(cluster: &mut Option<PolicyKinds>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

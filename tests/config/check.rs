@@ -57,3 +57,20 @@ fn what_does_not_do_is_reported_with_exit_code_64() {
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stderr).contains("workers.toml: `x` is no known key"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn policy_files_are_checked_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("k.toml");
+    fs::write(&config, file(&[("[policy]", "enabled = true\nfiles = [\"p/*.yaml\"]")])).unwrap();
+    fs::write(dir.path().join("workers.toml"), "workers = []").unwrap();
+    fs::create_dir(dir.path().join("p")).unwrap();
+    assert_eq!(check(&config).status.code(), Some(0), "there may be none yet");
+    let text_of_pool =
+        "apiVersion: kinference.buoyant.io/v1alpha1\nkind: InferencePool\nmetadata: {name: a}\nspec: {}\n";
+    fs::write(dir.path().join("p/pool.yaml"), text_of_pool).unwrap();
+    let output = check(&config);
+    assert_eq!(output.status.code(), Some(64));
+    let said = text(&output.stderr);
+    assert!(said.contains("p/pool.yaml:4:1: error: InferencePool a: `spec.models` "), "{said}");
+}

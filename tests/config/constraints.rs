@@ -114,6 +114,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         &["[profile.picker] replication_threshold_pct"],
         "100",
     ),
+    ("a list of paths", &["1", "\"x\"", "[1]", "[\"\"]"], &["[policy] files"], ""),
     (
         "a non-empty string",
         &["\"\"", "\"  \"", "1", "[]"],
