@@ -67,7 +67,7 @@ pub(super) struct Instruments {
 
 impl Instruments {
     pub(super) fn new(metrics: &Metrics) -> Self {
-        Self {
+        let instruments = Self {
             resources: metrics.gauges(
                 "kinference_policy_resources",
                 "Resources of policies, by kind and by where they stand.",
@@ -83,7 +83,12 @@ impl Instruments {
                 "When the policies in force changed, in seconds since 1970.",
                 &[],
             ),
+        };
+        // There from the start, so that a first refusal is a change that can be seen.
+        for change in [Change::Applied, Change::Refused] {
+            instruments.changes.with_label_values(&[change.label()]);
         }
+        instruments
     }
 
     pub(super) fn count(&self, change: Change) {

@@ -135,7 +135,7 @@ fn the_documentation_has_every_key_with_its_default() {
     rows.retain(|(section, _), _| section != "Workers file");
     let own = |section: &str, key: &str| {
         OWN_SECTIONS.contains(&section)
-            || ["backlog_weight", "lower_tier_credit", "seed", "pool_name"].contains(&key)
+            || ["backlog_weight", "lower_tier_credit", "seed", "pool_name", "files"].contains(&key)
     };
     assert_eq!(rows.len(), DEFAULTS.len(), "as many documented keys as there are");
     for (section, key, default) in DEFAULTS {

@@ -20,6 +20,7 @@ mod tools;
 mod grpcurl;
 mod native;
 mod outages;
+mod policies;
 #[path = "../apiserver/process.rs"]
 mod process;
 #[path = "../../examples/pick/proxy.rs"]
