@@ -177,13 +177,13 @@ impl App {
         let (desk, release) = self.spawn_statuses(&mut tasks).unzip();
         self.spawn_discovery(desk.clone(), &mut tasks).await?;
         let pipeline = self.pipeline();
-        self.spawn_policies((desk, pipeline.policies().clone()), &mut tasks).await?;
+        let policies_known = self.spawn_policies((desk, pipeline.policies().clone()), &mut tasks).await?;
         self.spawn_upkeep(&mut tasks);
         let (ready, is_ready) = watch::channel(false);
         tasks.spawn(tasks::readiness(
             ready,
             self.registry.clone(),
-            (self.config.mock_mode, draining.clone()),
+            (self.config.mock_mode, draining.clone(), policies_known.clone()),
         ));
         let tls = self.spawn_tls(&mut tasks);
         self.say_where(tls.as_ref())?;
@@ -197,6 +197,7 @@ impl App {
                 metrics: self.metrics,
                 mock_mode: self.config.mock_mode,
                 draining: draining.clone(),
+                policies_known,
                 watches: self.kubernetes.map(|kubernetes| kubernetes.watches),
             };
             tasks.spawn(async move { ("admin", admin::run(listener, admin).await.map_err(Into::into)) });

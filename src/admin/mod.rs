@@ -35,6 +35,8 @@ pub struct Admin {
     pub mock_mode: bool,
     /// Set once SIGTERM came: not ready any more.
     pub draining: Arc<AtomicBool>,
+    /// Whether the policies are known; true where none decide.
+    pub policies_known: Arc<AtomicBool>,
     /// What follows the Kubernetes API server, if anything does.
     pub watches: Option<Watches>,
 }
@@ -69,6 +71,10 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     let mut readiness = readiness(&admin.roster.registry.snapshot(), admin.mock_mode);
+    if !admin.policies_known.load(Ordering::Relaxed) {
+        readiness.ready = false;
+        readiness.reasons.push("policies have not been listed yet".into());
+    }
     if admin.draining.load(Ordering::Relaxed) {
         readiness.ready = false;
         readiness.reasons.insert(0, "shutting down".into());

@@ -1,5 +1,7 @@
 //! Policies: from files and from the cluster into the pipeline.
 
+use std::sync::{Arc, atomic::AtomicBool};
+
 use anyhow::Context;
 
 use crate::{
@@ -16,7 +18,7 @@ use super::{
 };
 
 impl App {
-    /// Puts policies in force and keeps them so, where they are to decide.
+    /// Puts policies in force and keeps them so, where they are to decide; tells whether they are known.
     ///
     /// # Errors
     /// Files that can't be used.
@@ -24,10 +26,10 @@ impl App {
         &self,
         (desk, to): (Option<StatusDesk>, PoliciesInForce),
         tasks: &mut Tasks,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Arc<AtomicBool>> {
         let config = &self.config;
         if !config.policy.enabled {
-            return Ok(());
+            return Ok(Arc::new(AtomicBool::new(true)));
         }
         let loaded = Declarations::load(config, &self.metrics).await;
         let (declarations, files) = loaded.context("the policy files can't be used")?;
@@ -37,8 +39,9 @@ impl App {
         let cluster =
             desk.filter(|_| config.watches_policies()).and_then(|desk| self.watch_policy(desk, tasks));
         let enforcer = Enforcer::new(declarations, cluster, (self.registry.clone(), to));
+        let known = enforcer.known();
         tasks.spawn(async move { ("policies", never(enforcer.run().await)) });
-        Ok(())
+        Ok(known)
     }
 
     fn watch_policy(&self, desk: StatusDesk, tasks: &mut Tasks) -> Option<PolicyKinds> {

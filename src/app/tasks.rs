@@ -92,14 +92,15 @@ impl App {
     }
 }
 
-/// Tells the gRPC health service whether the fleet can serve.
+/// Tells the gRPC health service whether the fleet can serve, by policies that are known.
 pub(super) async fn readiness(
     ready: watch::Sender<bool>,
     registry: Arc<Registry>,
-    (mock, draining): (bool, Arc<AtomicBool>),
+    (mock, draining, policies_known): (bool, Arc<AtomicBool>, Arc<AtomicBool>),
 ) -> (&'static str, Task) {
     loop {
-        let now = !draining.load(Ordering::Relaxed) && fleet::readiness(&registry.snapshot(), mock).ready;
+        let may = !draining.load(Ordering::Relaxed) && policies_known.load(Ordering::Relaxed);
+        let now = may && fleet::readiness(&registry.snapshot(), mock).ready;
         ready.send_if_modified(|was| std::mem::replace(was, now) != now);
         tokio::time::sleep(READINESS_POLL).await;
     }

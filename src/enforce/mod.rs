@@ -7,7 +7,14 @@ mod files;
 mod instruments;
 mod news;
 
-use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use serde_json::Value;
 use tokio::sync::watch;
@@ -38,6 +45,7 @@ pub struct Enforcer {
     in_force: InForce,
     /// What the policies in force were made from.
     made_from: Option<Sources>,
+    known: Arc<AtomicBool>,
     standings: Vec<Standing>,
     news: News,
     instruments: Instruments,
@@ -81,11 +89,16 @@ impl Enforcer {
         // Nothing yet, which is not the same as no policies: a pool that is named is not there.
         to.store(Some(Arc::default()));
         let (in_force, news) = (InForce::default(), News::default());
-        let (made_from, standings) = (None, Vec::new());
+        let (made_from, known, standings) = (None, Arc::default(), Vec::new());
         let mut enforcer =
-            Self { registry, files, cluster, to, in_force, made_from, standings, news, instruments };
+            Self { registry, files, cluster, to, in_force, made_from, known, standings, news, instruments };
         enforcer.look();
         enforcer
+    }
+
+    /// Whether all that is declared has been known: before, no pool is there.
+    pub fn known(&self) -> Arc<AtomicBool> {
+        self.known.clone()
     }
 
     /// Follows every change, for ever.
@@ -128,6 +141,7 @@ impl Enforcer {
         let (policies, mut standings) = self.in_force.update(all, sources.worker_sets.as_ref());
         name_places(&mut standings, &sources.declared);
         self.to.store(Some(Arc::new(policies)));
+        self.known.store(true, Ordering::Relaxed);
         self.instruments.applied(&standings);
         self.news.tell(&standings, &self.instruments);
         self.standings = standings;

@@ -47,6 +47,7 @@ impl Site {
         let config = config(dir.path(), "");
         let (declarations, files) = Declarations::load(&config, &metrics).await.unwrap();
         let enforcer = Enforcer::new(declarations, None, (registry.clone(), to.clone()));
+        assert!(enforcer.known().load(Ordering::Relaxed));
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(files));
         tasks.spawn(enforcer.run());

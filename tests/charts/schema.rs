@@ -89,6 +89,7 @@ fn of_type(kind: &str) -> Map<String, Value> {
         "integer" => json!({"type": "integer", "minimum": 0}),
         "float" => json!({"type": "number", "minimum": 0}),
         "string" | "URL" | "path" | "address" => json!({"type": "string"}),
+        "list" => json!({"type": "array", "items": {"type": "string"}}),
         "string or list" => json!({"type": ["string", "array"], "items": {"type": "string"}}),
         other => panic!("no schema for the type {other}"),
     };

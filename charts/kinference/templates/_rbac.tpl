@@ -50,7 +50,8 @@ Every rule is due to one feature that `config` enables. docs/kubernetes.md has t
 {{- end }}
 
 {{- $policy := $config.policy | default dict }}
-{{- if $policy.enabled }}
+{{- $kubernetes := $config.kubernetes | default dict }}
+{{- if and $policy.enabled (or (not $policy.files) $kubernetes.enabled) }}
 {{- $kinds := list "gatewaybackends" "inferencepolicies" "inferencepools" "inferenceproviders" }}
 {{- $statuses := list }}
 {{- range $kinds }}
