@@ -5,7 +5,8 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use super::{MISSED_POLLS_TO_FAIL, ModelCard, Status, Worker};
+use super::{Availability, MISSED_POLLS_TO_FAIL, ModelCard, Status, Worker};
+use crate::types::RemovedReason;
 
 /// A worker from the moment it was discovered until it leaves or becomes another engine. What else is said of it may
 /// change meanwhile: then there is a new `Member` with the same generation and the same status.
@@ -61,6 +62,19 @@ impl Member {
         let models = self.worker.http_url.as_ref().map(|_| missed(&self.status.missed_models));
         let polled = scrapes.is_some() || models.is_some();
         self.status.needs_probe() || (polled && scrapes.unwrap_or(true) && models.unwrap_or(true))
+    }
+
+    /// Why it gets no requests now, whatever they ask for.
+    pub fn unavailable(&self) -> Option<RemovedReason> {
+        if self.status.is_evicted() {
+            return Some(RemovedReason::Evicted);
+        }
+        match self.worker.availability {
+            Availability::NotReady => Some(RemovedReason::NotReady),
+            Availability::Terminating => Some(RemovedReason::Terminating),
+            Availability::Ready if self.status.asleep.load(Ordering::Relaxed) => Some(RemovedReason::Asleep),
+            Availability::Ready => self.failing().then_some(RemovedReason::Failing),
+        }
     }
 
     /// The names of all models served now.

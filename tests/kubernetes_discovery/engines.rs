@@ -152,3 +152,32 @@ async fn what_an_engine_holds_outlasts_all_that_does_not_concern_it() {
     server.counts(3.0, 1.0).await;
     server.pick().await.unwrap();
 }
+
+#[tokio::test]
+async fn an_evicted_engine_is_not_ready() {
+    let Some(cluster) = ApiServer::find() else { return };
+    let space = Space::new(cluster.client().await).await;
+    space.worker_set_crd().await;
+    let engine = Engine::start();
+    pod(&space, "a", &engine).await;
+    // It publishes blocks of 16.
+    let spec = json!({"profile": "p", "modelName": "tiny", "kvBlockSize": 32,
+        "selector": {"matchLabels": {"app": "vllm"}}});
+    space.put::<InferenceWorkerSet>("s", json!({"spec": spec})).await;
+    let config = format!("[real][kubernetes]\nenabled = true\nnamespace = \"{}\"\n", space.name);
+    let server = Server::start(&cluster.kubeconfig, &config).await;
+    let resources = space.api::<InferenceWorkerSet>();
+    let ready = async || {
+        let status = resources.get("s").await.unwrap().status?;
+        let ready = status.conditions.into_iter().find(|condition| condition.type_ == "Ready")?;
+        Some((status.workers, status.ready_workers, ready.status, ready.message))
+    };
+    eventually("it counts", async || ready().await.filter(|(.., status, _)| status == "True")).await;
+    engine.warm_up("a prompt that is long enough for some blocks ").await;
+    let (workers, ready_workers, _, message) =
+        eventually("it counts no more", async || ready().await.filter(|(.., status, _)| status == "False"))
+            .await;
+    assert_eq!((workers, ready_workers), (1, 0));
+    assert!(message.contains("0 of 1; 1 evicted: ") && message.contains("16 tokens"), "{message}");
+    assert_eq!(server.fleet().await.len(), 1);
+}

@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     discovery::{FleetWriter, Found},
-    fleet::Availability,
     kubernetes::{Selector, Watchable, Watched, Watches},
 };
 
@@ -119,8 +118,7 @@ impl Following {
     }
 
     fn place(&mut self, spec: &SetSpec, (found, left_out): (Vec<Found>, Option<String>), listed: usize) {
-        let ready = found.iter().filter(|found| found.availability == Availability::Ready).count();
-        let seen = Seen { listed: Some(listed), workers: found.len(), ready, left_out };
+        let seen = Seen { listed: Some(listed), left_out };
         if seen.left_out != self.told {
             if let Some(left_out) = &seen.left_out {
                 tracing::warn!(workerset = %spec.set.name, left_out, "not every address that was found is a worker");

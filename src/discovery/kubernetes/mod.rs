@@ -13,6 +13,7 @@ mod places;
 mod plan;
 mod pods;
 mod resources;
+mod serving;
 mod slices;
 mod spec;
 mod standing;

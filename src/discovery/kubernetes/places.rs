@@ -44,26 +44,33 @@ pub struct Places {
 /// What was left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    count: usize,
-    named: Vec<String>,
+    /// How often each.
+    named: Vec<(String, usize)>,
+    more: usize,
 }
 
 impl Refused {
     /// One more.
     pub fn add(&mut self, what: impl FnOnce() -> String) {
-        self.count += 1;
-        if self.named.len() < NAMED {
-            self.named.push(what());
+        let what = what();
+        if let Some((_, times)) = self.named.iter_mut().find(|(named, _)| *named == what) {
+            *times += 1;
+        } else if self.named.len() < NAMED {
+            self.named.push((what, 1));
+        } else {
+            self.more += 1;
         }
     }
 
     /// In words; `None` for nothing.
     pub fn tell(&self) -> Option<String> {
-        let more = match self.count - self.named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
+        let one = |(what, times): &(String, usize)| match times {
+            1 => what.clone(),
+            times => format!("{what} ({times} times)"),
         };
-        (self.count > 0).then(|| format!("{}{more}", self.named.join("; ")))
+        let named = self.named.iter().map(one).collect::<Vec<_>>().join("; ");
+        let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
+        (!named.is_empty()).then(|| named + &more)
     }
 }
 

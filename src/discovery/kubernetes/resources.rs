@@ -1,16 +1,18 @@
 //! Follows InferenceWorkerSets: a worker set for each that is in force, and a word on each on how it stands.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use kube::Api;
 use tokio::{
     sync::watch,
     task::{AbortHandle, JoinError, JoinSet},
+    time::sleep,
 };
 
 use super::{
     follow::{Cluster, Following, news},
     plan::{Key, Planned, key_text, plan},
+    serving::Serving,
     spec::{Configured, SetSpec},
     standing::{Seen, standing},
 };
@@ -20,6 +22,9 @@ use crate::{
     kubernetes::{Selector, StatusDesk, Watched},
     policy::crd::InferenceWorkerSet,
 };
+
+/// How often it is looked whether workers take requests: nobody tells when one begins to fail.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Worker sets from resources.
 pub struct Resources {
@@ -111,7 +116,7 @@ impl Resources {
             let (planned_to, planned) = watch::channel(planned.clone());
             let (seen_to, seen) = watch::channel(Seen::default());
             let following = Following::new(self.cluster.clone(), spec, seen_to);
-            let speaking = speak(self.desk.clone(), planned, seen);
+            let speaking = speak(self.desk.clone(), self.registry.clone(), (planned, seen));
             let task = self.tasks.spawn(async {
                 tokio::select! {
                     never = following.run() => never,
@@ -148,17 +153,28 @@ impl Resources {
 /// Says how a resource stands, at first and at every change.
 async fn speak(
     desk: StatusDesk,
-    mut planned: watch::Receiver<Planned>,
-    mut seen: watch::Receiver<Seen>,
+    registry: Arc<Registry>,
+    (mut planned, mut seen): (watch::Receiver<Planned>, watch::Receiver<Seen>),
 ) -> Infallible {
+    let mut fleet = registry.watch();
+    let mut said = None;
     loop {
         {
             let (planned, seen) = (planned.borrow_and_update(), seen.borrow_and_update());
-            desk.say(&*planned.resource, standing(&planned, &seen));
+            fleet.mark_unchanged();
+            let in_force = planned.in_force.as_ref();
+            let serving = in_force.map(|spec| Serving::of(&registry, &spec.set.name)).unwrap_or_default();
+            let now = (planned.clone(), standing(&planned, &seen, &serving));
+            if said.as_ref() != Some(&now) {
+                desk.say(&*now.0.resource, now.1.clone());
+                said = Some(now);
+            }
         }
         tokio::select! {
             () = news(&mut planned) => {}
             () = news(&mut seen) => {}
+            () = news(&mut fleet) => {}
+            () = sleep(LOOK) => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     plan::Planned,
+    serving::Serving,
     spec::{Refusal, SetSpec, Source},
 };
 use crate::kubernetes::status::{Verdict, Wanted};
@@ -11,23 +12,19 @@ use crate::kubernetes::status::{Verdict, Wanted};
 pub struct Seen {
     /// How many EndpointSlices or pods there are; `None`: not known yet.
     pub listed: Option<usize>,
-    /// Engines found.
-    pub workers: usize,
-    /// Of these, the ones that take requests.
-    pub ready: usize,
     /// What was left out, in words.
     pub left_out: Option<String>,
 }
 
-/// What the status of a resource is to say of which that much was seen.
-pub fn standing(planned: &Planned, seen: &Seen) -> Wanted {
+/// What the status of a resource is to say of which that much was seen, and whose workers are so.
+pub fn standing(planned: &Planned, seen: &Seen, serving: &Serving) -> Wanted {
     let in_force = planned.in_force.as_ref();
     let accepted = accepted(planned.refusal.as_ref(), in_force.is_some());
     let conditions = match in_force {
-        Some(spec) => vec![accepted, resolved(spec, seen), ready(seen)],
+        Some(spec) => vec![accepted, resolved(spec, seen, serving.workers), ready(serving)],
         None => vec![accepted, not_accepted("ResolvedRefs"), not_accepted("Ready")],
     };
-    let counts = [("workers", seen.workers), ("readyWorkers", seen.ready)];
+    let counts = [("workers", serving.workers), ("readyWorkers", serving.ready)];
     Wanted {
         conditions,
         fields: counts.into_iter().map(|(name, count)| (name.into(), count.into())).collect(),
@@ -52,7 +49,7 @@ fn accepted(refusal: Option<&Refusal>, in_force: bool) -> Verdict {
     }
 }
 
-fn resolved(spec: &SetSpec, seen: &Seen) -> Verdict {
+fn resolved(spec: &SetSpec, seen: &Seen, workers: usize) -> Verdict {
     let (holds, reason, mut message) = match (&spec.source, seen.listed) {
         (None, _) => (false, "NoSource", "nothing says where its engines are".into()),
         (Some(source), None) => (false, "Pending", format!("{} are not listed yet", what(source))),
@@ -65,7 +62,7 @@ fn resolved(spec: &SetSpec, seen: &Seen) -> Verdict {
             (false, "NoPods", format!("there are none of {}", what(source)))
         }
         (Some(source), Some(_)) => {
-            (true, "Resolved", format!("{} name {} engines", what(source), seen.workers))
+            (true, "Resolved", format!("engines found by {}: {workers}", what(source)))
         }
     };
     if let Some(left_out) = &seen.left_out {
@@ -83,8 +80,7 @@ fn what(source: &Source) -> String {
     }
 }
 
-fn ready(seen: &Seen) -> Verdict {
-    let message = format!("{} of {} workers take requests", seen.ready, seen.workers);
-    let (holds, reason) = if seen.ready > 0 { (true, "WorkersReady") } else { (false, "NoReadyWorkers") };
-    Verdict { kind: "Ready", holds, reason, message }
+fn ready(serving: &Serving) -> Verdict {
+    let (holds, reason) = if serving.ready > 0 { (true, "WorkersReady") } else { (false, "NoReadyWorkers") };
+    Verdict { kind: "Ready", holds, reason, message: serving.tell() }
 }

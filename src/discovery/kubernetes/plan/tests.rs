@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
+        serving::Serving,
         spec::Source,
         standing::{Seen, standing},
     },
@@ -78,7 +79,7 @@ fn a_name_has_one_owner_and_the_others_are_told_who() {
          configuration"
     );
     assert_eq!(
-        shown(&standing(of(&planned, "a", "x"), &Seen::default())),
+        shown(&standing(of(&planned, "a", "x"), &Seen::default(), &Serving::default())),
         "!NameConflict !NotAccepted !NotAccepted"
     );
 }
@@ -94,12 +95,16 @@ fn a_change_that_is_refused_leaves_what_was_in_force() {
     let refusal = refused.refusal.clone().unwrap();
     assert_eq!(refusal.reason, Reason::UnknownProfile);
     assert!(refusal.message.contains("is `nope`") && refusal.message.contains("defined: `p`, `q`"));
-    let seen = Seen { listed: Some(1), workers: 2, ready: 1, left_out: Some("x: loopback".into()) };
-    let standing = standing(refused, &seen);
+    let seen = Seen { listed: Some(1), left_out: Some("x: loopback".into()), ..Seen::default() };
+    let serving = Serving { workers: 2, ready: 1, kept: vec![("not ready".into(), 1)] };
+    let standing = standing(refused, &seen, &serving);
     assert_eq!(shown(&standing), "!UnknownProfile Resolved WorkersReady");
     assert!(standing.conditions[0].message.ends_with("what was accepted before stays in force"));
-    assert!(standing.conditions[1].message.ends_with("left out: x: loopback"));
-    assert_eq!(standing.conditions[2].message, "1 of 2 workers take requests");
+    assert_eq!(
+        standing.conditions[1].message,
+        "engines found by EndpointSlices of Service `vllm` in namespace `n`: 2; left out: x: loopback"
+    );
+    assert_eq!(standing.conditions[2].message, "workers that take requests: 1 of 2; 1 not ready");
     assert_eq!(json!(standing.fields), json!({"workers": 2, "readyWorkers": 1}));
     // Refused again, it still stays; and what was never accepted has nothing to stay.
     assert_eq!(plan(std::slice::from_ref(&bad), &configured, &second), second);
@@ -168,7 +173,8 @@ fn what_refers_to_nothing_says_to_what() {
     let pods = json!({"service": null, "selector": {"matchLabels": {"app": "vllm"}}});
     let pods = planned(&[resource("n", "x", 0, pods)]);
     let of = |planned: &BTreeMap<Key, Planned>, listed| {
-        let standing = standing(of(planned, "n", "x"), &Seen { listed, ..Seen::default() });
+        let seen = Seen { listed, ..Seen::default() };
+        let standing = standing(of(planned, "n", "x"), &seen, &Serving::default());
         (shown(&standing), standing.conditions[1].message.clone())
     };
     let (conditions, message) = of(&service, Some(0));
