@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::{
     keys::Keys,
-    kind::{Bool, SECS, text},
+    kind::{Bool, SECS},
+    selector::object_name,
 };
 
 /// `[leader_election]`
@@ -14,7 +15,7 @@ use super::{
 pub struct LeaderElectionConfig {
     /// Contend for the Lease.
     pub enabled: bool,
-    /// Its name, not empty.
+    /// Its name.
     pub lease_name: String,
     /// Its namespace; unset: inherited.
     pub namespace: Option<String>,
@@ -42,8 +43,8 @@ impl Default for LeaderElectionConfig {
 impl LeaderElectionConfig {
     pub(super) fn keys(&mut self, keys: &mut impl Keys) {
         keys.key("enabled", Bool, &mut self.enabled);
-        keys.key("lease_name", text(), &mut self.lease_name);
-        keys.optional("namespace", text(), &mut self.namespace);
+        keys.key("lease_name", object_name(), &mut self.lease_name);
+        keys.optional("namespace", object_name(), &mut self.namespace);
         keys.key("lease_duration_secs", SECS, &mut self.lease_duration);
         keys.key("renew_grace_secs", SECS, &mut self.renew_grace);
         keys.key("retry_secs", SECS, &mut self.retry);

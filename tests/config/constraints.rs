@@ -118,14 +118,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
     (
         "a non-empty string",
         &["\"\"", "\"  \"", "1", "[]"],
-        &[
-            "[[profile]] name",
-            "[[workerset]] name",
-            "[[workerset]] profile",
-            "[policy] namespace",
-            "[leader_election] lease_name",
-            "[leader_election] namespace",
-        ],
+        &["[[profile]] name", "[[workerset]] name", "[[workerset]] profile", "[policy] namespace"],
         "",
     ),
     (
@@ -136,6 +129,8 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[workerset.discovery] pool_name",
             "[workerset.discovery] namespace",
             "[kubernetes] namespace",
+            "[leader_election] lease_name",
+            "[leader_election] namespace",
         ],
         "\"a-0\"",
     ),
