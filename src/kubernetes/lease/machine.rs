@@ -106,12 +106,14 @@ pub(super) struct Machine {
     held: Option<Instant>,
     /// The lease that we made, by its time, and from when on we may lead by it.
     made: Option<(Timestamp, Instant)>,
+    /// It has asked for the lease, whether it got it or not: it may be the holder.
+    asked: bool,
     leaving: bool,
 }
 
 impl Machine {
     pub(super) fn new(me: String, terms: Terms) -> Self {
-        Self { me, terms, seen: None, sure: false, held: None, made: None, leaving: false }
+        Self { me, terms, seen: None, sure: false, held: None, made: None, asked: false, leaving: false }
     }
 
     /// Until when it leads, if it does.
@@ -124,6 +126,7 @@ impl Machine {
         match input {
             Input::Woke if self.sure && self.held.is_some() => self.decide(now),
             Input::Woke => Action::Read,
+            Input::Leave if !self.asked => Action::Rest,
             Input::Leave => {
                 (self.leaving, self.held) = (true, None);
                 Action::Read
@@ -209,7 +212,8 @@ impl Machine {
         }
     }
 
-    fn write(&self, over: Option<(String, Record)>, now: Now) -> Action {
+    fn write(&mut self, over: Option<(String, Record)>, now: Now) -> Action {
+        self.asked = true;
         let (over, before) = over.unzip();
         let mine = before.as_ref().is_some_and(|record| record.holder.as_ref() == Some(&self.me));
         let acquired = before.as_ref().and_then(|record| record.acquired).filter(|_| mine);

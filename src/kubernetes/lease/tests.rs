@@ -201,8 +201,19 @@ fn a_lease_that_is_given_up_names_nobody() {
 
 #[test]
 fn who_holds_nothing_leaves_at_once() {
+    let mut bench = Bench::new("me");
+    // No answer is waited for: the API server may be away.
+    bench.step(0.0, Input::Woke);
+    bench.step(0.0, Input::Read(Some(lease(&record(Some("you"), 0)))));
+    assert_eq!(bench.step(1.0, Input::Leave), Action::Rest);
+}
+
+#[test]
+fn who_may_hold_the_lease_looks_before_it_leaves() {
     for found in [Found::Nothing, lease(&record(Some("you"), 0)), lease(&record(None, 0))] {
         let mut bench = Bench::new("me");
+        let asked = bench.step(0.0, Input::Read(Some(Found::Nothing)));
+        assert!(matches!(asked, Action::Write { .. }));
         assert_eq!(bench.step(0.0, Input::Leave), Action::Read);
         assert_eq!(bench.step(0.0, Input::Read(Some(found))), Action::Rest);
     }
