@@ -89,6 +89,27 @@ impl Engines {
         (found, refused)
     }
 
+    /// Port names that were chosen and that places do not have, and what is used instead, in words.
+    pub fn missing_ports(&self, places: &Places) -> Option<String> {
+        let Ports::Named(names) = &self.ports else { return None };
+        let (usual, defaults) = (PortNames::default(), &self.defaults);
+        let mut asked = vec![(&names.http, &usual.http, Some(defaults.http_port))];
+        if matches!(self.kv, Kv::Ports { .. }) {
+            asked.push((&names.kv_events, &usual.kv_events, Some(defaults.zmq_port)));
+            asked.push((&names.replay, &usual.replay, defaults.replay_port));
+        }
+        let all = places.found.len();
+        let missing =
+            asked.into_iter().filter(|(name, usual, _)| name != usual).filter_map(|(name, _, used)| {
+                let without = places.found.iter().filter(|place| !place.ports.contains_key(name)).count();
+                let at = if without < all { format!(" at {without} of {all} places") } else { String::new() };
+                let used = used.map_or("none is used".to_owned(), |port| format!("{port} is used"));
+                (without > 0).then(|| format!("no port is named `{name}`{at}: {used}"))
+            });
+        let missing: Vec<_> = missing.collect();
+        (!missing.is_empty()).then(|| missing.join("; "))
+    }
+
     fn engines_at(&self, place: &Place) -> Vec<At> {
         let defaults = &self.defaults;
         match &self.ports {

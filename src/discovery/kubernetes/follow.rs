@@ -42,8 +42,8 @@ pub(super) struct Following {
     cluster: Cluster,
     spec: watch::Receiver<Option<SetSpec>>,
     seen: watch::Sender<Seen>,
-    /// What was left out, as it was told last.
-    told: Option<String>,
+    /// What was last told of in the log.
+    told: Seen,
 }
 
 impl Following {
@@ -52,7 +52,7 @@ impl Following {
         spec: watch::Receiver<Option<SetSpec>>,
         seen: watch::Sender<Seen>,
     ) -> Self {
-        Self { cluster, spec, seen, told: None }
+        Self { cluster, spec, seen, told: Seen::default() }
     }
 
     /// For as long as it is a worker set: what remains of it in the fleet is the caller's to remove.
@@ -63,7 +63,7 @@ impl Following {
                 Some(source) => self.follow(source).await,
                 None => {
                     if let Some(spec) = spec {
-                        self.place(&spec, (Vec::new(), None), 0);
+                        self.place(&spec, Vec::new(), Seen { listed: Some(0), ..Seen::default() });
                     }
                     self.changed().await;
                 }
@@ -103,8 +103,10 @@ impl Following {
             if watched.is_synced() {
                 let all = watched.all();
                 let known = nodes.borrow_and_update().clone();
-                let (found, refused) = spec.engines.at(&read(&all, self.cluster.addresses), &known);
-                self.place(&spec, (found, refused.tell()), all.len());
+                let places = read(&all, self.cluster.addresses);
+                let (found, refused) = spec.engines.at(&places, &known);
+                let (left_out, missing_ports) = (refused.tell(), spec.engines.missing_ports(&places));
+                self.place(&spec, found, Seen { listed: Some(all.len()), left_out, missing_ports });
             } else {
                 self.seen.send_if_modified(|seen| seen.listed.take().is_some());
             }
@@ -117,16 +119,23 @@ impl Following {
         }
     }
 
-    fn place(&mut self, spec: &SetSpec, (found, left_out): (Vec<Found>, Option<String>), listed: usize) {
-        let seen = Seen { listed: Some(listed), left_out };
-        if seen.left_out != self.told {
-            if let Some(left_out) = &seen.left_out {
-                tracing::warn!(workerset = %spec.set.name, left_out, "not every address that was found is a worker");
-            }
-            self.told.clone_from(&seen.left_out);
-        }
+    fn place(&mut self, spec: &SetSpec, found: Vec<Found>, seen: Seen) {
+        self.tell(&spec.set.name, &seen);
         self.cluster.fleet.place(&spec.set, found);
         self.seen.send_if_modified(|before| std::mem::replace(before, seen.clone()) != seen);
+    }
+
+    /// What is not as it was asked for, once.
+    fn tell(&mut self, workerset: &str, seen: &Seen) {
+        let told = std::mem::replace(&mut self.told, seen.clone());
+        if let Some(left_out) = seen.left_out.as_ref().filter(|_| seen.left_out != told.left_out) {
+            tracing::warn!(workerset, left_out, "not every address that was found is a worker");
+        }
+        if let Some(missing) =
+            seen.missing_ports.as_ref().filter(|_| seen.missing_ports != told.missing_ports)
+        {
+            tracing::warn!(workerset, missing, "a port that was asked for by name is not there");
+        }
     }
 
     /// Another spec.

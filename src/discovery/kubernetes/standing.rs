@@ -14,6 +14,8 @@ pub struct Seen {
     pub listed: Option<usize>,
     /// What was left out, in words.
     pub left_out: Option<String>,
+    /// Ports that were asked for and are not there, in words.
+    pub missing_ports: Option<String>,
 }
 
 /// What the status of a resource is to say of which that much was seen, and whose workers are so.
@@ -65,6 +67,9 @@ fn resolved(spec: &SetSpec, seen: &Seen, workers: usize) -> Verdict {
             (true, "Resolved", format!("engines found by {}: {workers}", what(source)))
         }
     };
+    if let Some(missing) = &seen.missing_ports {
+        message = format!("{message}; {missing}");
+    }
     if let Some(left_out) = &seen.left_out {
         message = format!("{message}; left out: {left_out}");
     }

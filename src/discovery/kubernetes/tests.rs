@@ -266,6 +266,35 @@ fn ranks_and_several_ports_each_have_their_sockets() {
     assert!(found.is_empty() && refused.tell().unwrap().contains("beyond 65535"));
 }
 
+#[test]
+fn a_port_name_that_nothing_has_is_told_of_if_somebody_chose_it() {
+    let places = of_pods(&[pod("p", &json!({"podIP": "10.0.0.1"})), pod("q", &json!({"podIP": "10.0.0.2"}))]);
+    let missing = |names: Value, kv: Kv| {
+        let ports = Ports::Named(serde_json::from_value(names).unwrap());
+        Engines { ports, kv, ..engines() }.missing_ports(&places)
+    };
+    let ranks = Kv::Ports { ranks: 1 };
+    assert_eq!(missing(json!({}), ranks), None, "nothing has kv-events, and nobody asked for it");
+    assert_eq!(missing(json!({"http": "metrics"}), ranks), None);
+    assert_eq!(missing(json!({"http": "web"}), ranks).unwrap(), "no port is named `web`: 8000 is used");
+    let both = json!({"kvEvents": "zmq", "replay": "again"});
+    assert_eq!(
+        missing(both.clone(), ranks).unwrap(),
+        "no port is named `zmq`: 5557 is used; no port is named `again`: 5600 is used"
+    );
+    assert_eq!(missing(both, Kv::Engine), None, "these are not looked for");
+    let mut some = places.clone();
+    some.found[0].ports.insert("web".into(), 1);
+    let engines = Engines {
+        ports: Ports::Named(PortNames { http: "web".into(), ..PortNames::default() }),
+        ..engines()
+    };
+    assert_eq!(
+        engines.missing_ports(&some).unwrap(),
+        "no port is named `web` at 1 of 2 places: 8000 is used"
+    );
+}
+
 proptest! {
     #[test]
     fn every_order_of_slices_is_the_same_fleet(

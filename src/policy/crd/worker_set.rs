@@ -57,7 +57,8 @@ pub struct InferenceWorkerSetSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Selector>")]
     pub selector: Option<LabelSelector>,
-    /// The names of the engines' ports.
+    /// The names of the engines' ports. Where no port has such a name, that of `[kubernetes.discovery_defaults]` is used;
+    /// `ResolvedRefs` says so of a name that is given here.
     #[serde(default)]
     pub ports: PortNames,
     /// How the engines' KV events are followed.
@@ -102,7 +103,8 @@ pub struct KvEventsSpec {
     /// Where their sockets are.
     pub source: KvEventSource,
     /// Data-parallel ranks of each engine, each with sockets of its own. With `source: Ports`, rank N publishes on
-    /// the named port plus N; with `source: Engine` the engine says.
+    /// the named port plus N, and replays on that of `replay` plus N: these two must be at least as many ports apart as
+    /// there are ranks, such as 5557 and 5657. With `source: Engine` the engine says.
     #[schemars(range(min = 1, max = 64))]
     pub ranks: u32,
 }
