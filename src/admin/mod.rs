@@ -88,7 +88,7 @@ async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 /// What is wrong with a watch, and for how long, in seconds.
 fn behind(watch: &WatchReport) -> Option<String> {
     let (since, why) = match &watch.state {
-        WatchState::Current => return None,
+        WatchState::Current | WatchState::Forbidden => return None,
         WatchState::Waiting { since, why } => (since, why.as_deref().unwrap_or("no answer yet")),
         WatchState::Behind { since, why } => (since, &**why),
     };

@@ -23,19 +23,35 @@ impl Errors {
 pub(super) struct Trouble {
     errors: Errors,
     what: &'static str,
+    /// What works, once it does.
+    over: String,
     known: Option<&'static str>,
 }
 
 impl Trouble {
-    pub(super) fn new(errors: Errors, what: &'static str) -> Self {
-        Self { errors, what, known: None }
+    pub(super) fn new(errors: Errors, what: &'static str, over: String) -> Self {
+        Self { errors, what, over, known: None }
+    }
+
+    /// What fails, from now on in other words.
+    pub(super) fn rename(&mut self, what: &'static str) {
+        self.what = what;
+    }
+
+    /// It is not allowed, and need not be: the log hears it once, and the end of it.
+    pub(super) fn unneeded(&mut self, error: &ApiError) {
+        let kind = error.failure.label();
+        if self.known.replace(kind) != Some(kind) {
+            self.errors.count(error);
+            tracing::info!(%error, "a watch that is not needed is not allowed");
+        }
     }
 
     /// It failed, or it did not.
     pub(super) fn note(&mut self, error: Option<&ApiError>) {
         let Some(error) = error else {
             if self.known.take().is_some() {
-                tracing::info!(was = self.what, "the API server answers again");
+                tracing::info!("{} now", self.over);
             }
             return;
         };

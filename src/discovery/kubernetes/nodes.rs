@@ -8,10 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use crate::{
-    config::Topology,
-    kubernetes::{Selector, Watches},
-};
+use crate::{config::Topology, kubernetes::Watches};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
@@ -49,7 +46,7 @@ pub fn watch_nodes(
     client: Client,
     watches: &Watches,
 ) -> (watch::Receiver<Arc<Nodes>>, impl Future<Output = Infallible> + Send + use<>) {
-    let (mut watched, run) = watches.start(Api::<Node>::all(client), Selector::default());
+    let (mut watched, run) = watches.start_optional(Api::<Node>::all(client));
     let (known_to, known) = watch::channel(Arc::default());
     let read = async move {
         loop {

@@ -78,7 +78,11 @@ pub fn elect(
             lease: LeaseApi::new(client, &namespace, config.lease_name.clone()),
             tell,
             leadership: leadership.clone(),
-            trouble: Trouble::new(gauges.errors.clone(), "leader election fails"),
+            trouble: Trouble::new(
+                gauges.errors.clone(),
+                "leader election fails",
+                "leader election works".into(),
+            ),
             gauges: gauges.clone(),
         }
     });

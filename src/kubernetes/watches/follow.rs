@@ -36,6 +36,9 @@ const BATCH: usize = 512;
 /// A watch that ends sooner than this has not been one.
 const BRIEF: Duration = Duration::from_secs(1);
 
+/// So many of the longest waits pass before what is not allowed, and not needed, is asked for again.
+const PATIENT: u32 = 6;
+
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Next {
@@ -110,14 +113,22 @@ impl<K: Watchable> Follow<K> {
                 Next::Watch { version } => self.watch(version).await,
             };
             if let Err(error) = done {
-                let expired = error.failure == Failure::Expired;
-                let cause = if expired { Restart::Expired } else { Restart::Failed };
-                self.slot.instruments.restarted(cause);
                 self.slot.failed(&error);
+                let pause = self.after(&error.failure);
                 next = next.after(&error.failure);
-                sleep(self.backoff.pause()).await;
+                sleep(pause).await;
             }
         }
+    }
+
+    /// How long to wait.
+    fn after(&mut self, failure: &Failure) -> Duration {
+        if self.slot.is_wanted(failure) {
+            return self.pace.retry.most * PATIENT;
+        }
+        let expired = *failure == Failure::Expired;
+        self.slot.instruments.restarted(if expired { Restart::Expired } else { Restart::Failed });
+        self.backoff.pause()
     }
 
     /// Takes in all there are; their version.

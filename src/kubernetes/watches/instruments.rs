@@ -86,13 +86,13 @@ impl Collector for WatchGauges {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let report = self.board.report();
-        for label in ["waiting", "current", "behind"] {
+        for label in ["waiting", "current", "behind", "forbidden"] {
             let count = report.iter().filter(|watch| watch.state.label() == label).count();
             self.states.with_label_values(&[label]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         let since = report.iter().filter_map(|watch| match watch.state {
             WatchState::Waiting { since, .. } | WatchState::Behind { since, .. } => Some(since),
-            WatchState::Current => None,
+            WatchState::Current | WatchState::Forbidden => None,
         });
         let age = since.min().map_or(0.0, |since| Instant::now().duration_since(since).as_secs_f64());
         self.behind.set(age);

@@ -21,7 +21,7 @@ pub use watched::Watched;
 use self::{
     follow::Follow,
     instruments::{Instruments, WatchGauges},
-    report::Board,
+    report::{Board, Need},
 };
 use super::{
     backoff::{Backoff, Bounds},
@@ -91,8 +91,26 @@ impl Watches {
         api: Api<K>,
         selector: Selector,
     ) -> (Watched<K>, impl Future<Output = Infallible> + Send + use<K>) {
+        self.enter(api, selector, Need::Needed)
+    }
+
+    /// The same of a kind that nobody needs: where the API server does not allow it, that is no failure.
+    pub fn start_optional<K: Watchable>(
+        &self,
+        api: Api<K>,
+    ) -> (Watched<K>, impl Future<Output = Infallible> + Send + use<K>) {
+        self.enter(api, Selector::default(), Need::Optional)
+    }
+
+    fn enter<K: Watchable>(
+        &self,
+        api: Api<K>,
+        selector: Selector,
+        need: Need,
+    ) -> (Watched<K>, impl Future<Output = Infallible> + Send + use<K>) {
         let (publish, watched) = watch::channel(watched::Shelf::default());
-        let slot = self.board.enter(Target::of::<K>(api.namespace()), self.instruments.clone());
+        let target = Target::of::<K>(api.namespace());
+        let slot = self.board.enter((target, need), self.instruments.clone());
         let backoff = Backoff::new(self.pace.retry, StdRng::from_os_rng());
         let follow = Follow::new((api, selector), self.pace, (publish, slot, backoff));
         (Watched(watched), follow.run())

@@ -44,6 +44,8 @@ pub enum WatchState {
         /// What keeps it.
         why: Arc<str>,
     },
+    /// Nobody needs it, and it is not allowed.
+    Forbidden,
 }
 
 impl WatchState {
@@ -53,6 +55,7 @@ impl WatchState {
             Self::Waiting { .. } => "waiting",
             Self::Current => "current",
             Self::Behind { .. } => "behind",
+            Self::Forbidden => "forbidden",
         }
     }
 
@@ -66,6 +69,7 @@ impl WatchState {
         match self {
             Self::Waiting { since, .. } => Self::Waiting { since: *since, why: Some(why) },
             Self::Current => Self::Behind { since: now, why },
+            Self::Forbidden => Self::Waiting { since: now, why: Some(why) },
             Self::Behind { since, .. } => Self::Behind { since: *since, why },
         }
     }
@@ -82,24 +86,37 @@ impl Board {
     }
 
     /// A new watch.
-    pub(super) fn enter(&self, target: Target, instruments: Instruments) -> Slot {
+    pub(super) fn enter(&self, (target, need): (Target, Need), instruments: Instruments) -> Slot {
         let state = WatchState::Waiting { since: Instant::now(), why: None };
         let report = WatchReport { resource: target.resource(), namespace: target.namespace.clone(), state };
         let mut board = self.0.lock();
         board.0 += 1;
         let number = board.0;
         board.1.insert(number, report);
-        let trouble =
-            Trouble::new(instruments.errors.clone(), "a watch fails: the last known objects stay in use");
-        Slot { board: self.clone(), number, target, instruments, trouble }
+        let over = format!("the watch of {target} works");
+        let trouble = Trouble::new(instruments.errors.clone(), NOTHING_KNOWN, over);
+        Slot { board: self.clone(), number, target, need, instruments, trouble }
     }
 }
+
+/// Whether the process needs what is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// It does.
+    Needed,
+    /// It does not: where it may not be read, that is as it was wanted.
+    Optional,
+}
+
+const NOTHING_KNOWN: &str = "a watch fails: nothing is known yet";
+const LAST_KNOWN: &str = "a watch fails: the last known objects stay in use";
 
 /// The place of one watch on the report: it is taken off with this.
 pub(super) struct Slot {
     board: Board,
     number: u64,
     pub(super) target: Target,
+    need: Need,
     pub(super) instruments: Instruments,
     trouble: Trouble,
 }
@@ -109,12 +126,22 @@ impl Slot {
     pub(super) fn worked(&mut self) {
         self.turn(WatchState::worked);
         self.trouble.note(None);
+        self.trouble.rename(LAST_KNOWN);
+    }
+
+    /// A failure that is as it was wanted.
+    pub(super) fn is_wanted(&self, failure: &Failure) -> bool {
+        self.need == Need::Optional && matches!(failure, Failure::Forbidden(_))
     }
 
     /// It failed and will try again. A forgotten version is routine: it lists anew.
     pub(super) fn failed(&mut self, error: &ApiError) {
         if error.failure == Failure::Expired {
             return self.trouble.routine(error);
+        }
+        if self.is_wanted(&error.failure) {
+            self.turn(|_| WatchState::Forbidden);
+            return self.trouble.unneeded(error);
         }
         let why: Arc<str> = error.to_string().into();
         self.turn(|state| state.failed(why.clone(), Instant::now()));
@@ -150,5 +177,24 @@ mod tests {
         let behind = failed.worked().failed("b".into(), start).failed("c".into(), later);
         assert_eq!(behind, WatchState::Behind { since: start, why: "c".into() });
         assert_eq!(behind.worked(), WatchState::Current);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_allowed_is_wanted_so_only_of_what_nobody_needs() {
+        use k8s_openapi::api::core::v1::Node;
+
+        use crate::{kubernetes::failure::Verb, observe::Metrics};
+
+        let (board, instruments) = (Board::default(), Instruments::new(&Metrics::new()));
+        let fails = |need, failure: Failure| {
+            let target = Target::of::<Node>(None);
+            let mut slot = board.enter((target.clone(), need), instruments.clone());
+            slot.failed(&ApiError { verb: Verb::List, target, failure });
+            board.report()[0].state.label()
+        };
+        let forbidden = || Failure::Forbidden("403".into());
+        assert_eq!(fails(Need::Optional, forbidden()), "forbidden");
+        assert_eq!(fails(Need::Optional, Failure::TimedOut), "waiting");
+        assert_eq!(fails(Need::Needed, forbidden()), "waiting");
     }
 }
