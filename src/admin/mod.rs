@@ -70,7 +70,11 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 }
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    let mut readiness = readiness(&admin.roster.registry.snapshot(), admin.mock_mode);
+    let registry = &admin.roster.registry;
+    let mut readiness = readiness(&registry.snapshot(), admin.mock_mode);
+    if registry.snapshot().is_empty() {
+        readiness.reasons.extend(registry.sought().map(|sought| format!("looked for: {sought}")));
+    }
     if !admin.policies_known.load(Ordering::Relaxed) {
         readiness.ready = false;
         readiness.reasons.push("policies have not been listed yet".into());
@@ -89,12 +93,12 @@ async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 fn behind(watch: &WatchReport) -> Option<String> {
     let (since, why) = match &watch.state {
         WatchState::Current | WatchState::Forbidden => return None,
-        WatchState::Waiting { since, why } => (since, why.as_deref().unwrap_or("no answer yet")),
-        WatchState::Behind { since, why } => (since, &**why),
+        WatchState::Waiting { since, why } => (since, why.as_ref()),
+        WatchState::Behind { since, why } => (since, Some(why)),
     };
-    let scope = watch.namespace.as_ref().map(|namespace| format!(" in namespace `{namespace}`"));
-    let (resource, scope) = (&watch.resource, scope.unwrap_or_default());
-    Some(format!("{resource}{scope}, for {} s: {why}", since.elapsed().as_secs()))
+    // What keeps it names the resource.
+    let what = why.map_or_else(|| format!("no answer yet on {}", watch.target()), |why| why.to_string());
+    Some(format!("for {} s: {what}", since.elapsed().as_secs()))
 }
 
 async fn fleet_snapshot(State(admin): State<Arc<Admin>>) -> impl IntoResponse {

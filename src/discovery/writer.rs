@@ -72,6 +72,11 @@ impl FleetWriter {
         found.insert(set.name.clone(), placed);
     }
 
+    /// Where the engines of `set` are looked for, in words.
+    pub(super) fn seek(&self, set: &str, what: String) {
+        self.registry.seek(set, what);
+    }
+
     /// Ends a set whose engines are found.
     pub fn remove(&self, set: &str) {
         let mut found = self.found.lock();

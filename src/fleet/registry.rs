@@ -15,6 +15,9 @@ use tokio::sync::watch;
 use super::{Member, Worker};
 use crate::types::WorkerId;
 
+/// As many places in which discovery looks are told.
+const SOUGHT: usize = 8;
+
 /// All members by id. Cheap to clone.
 pub type Snapshot = Arc<BTreeMap<WorkerId, Arc<Member>>>;
 
@@ -57,6 +60,8 @@ pub struct Registry {
     described: Mutex<Described>,
     generations: AtomicU64,
     changed: watch::Sender<u64>,
+    /// Where discovery looks for workers, by whom it is for, in words.
+    sought: Mutex<BTreeMap<Arc<str>, String>>,
 }
 
 impl Default for Registry {
@@ -66,6 +71,7 @@ impl Default for Registry {
             described: Mutex::default(),
             generations: AtomicU64::new(1),
             changed: watch::channel(0).0,
+            sought: Mutex::default(),
         }
     }
 }
@@ -102,6 +108,23 @@ impl Registry {
         }
     }
 
+    /// Where discovery looks for the workers of `set`, in words.
+    pub fn seek(&self, set: &str, what: String) {
+        self.sought.lock().insert(set.into(), what);
+    }
+
+    /// Where discovery looks for workers, in words: no more than a reader takes in; `None`: nowhere, or a file lists them.
+    pub fn sought(&self) -> Option<String> {
+        let sought = self.sought.lock();
+        let all: Vec<_> = sought.values().take(SOUGHT).map(String::as_str).collect();
+        let more = if sought.len() > SOUGHT {
+            format!("; and {} more", sought.len() - SOUGHT)
+        } else {
+            String::new()
+        };
+        (!all.is_empty()).then(|| all.join("; ") + &more)
+    }
+
     /// Wakes at every change; compare snapshots with [`diff`] to learn who joined and left.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
@@ -136,6 +159,7 @@ impl Registry {
 
     /// Ends worker set `set`: its members leave, and it is not described any more.
     pub fn remove_set(&self, set: &str) -> Vec<FleetEvent> {
+        self.sought.lock().remove(set);
         let mut described = self.described.lock();
         let known = described.awaited.remove(set) | described.sets.remove(set);
         let old = self.snapshot.load_full();

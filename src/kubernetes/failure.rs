@@ -8,6 +8,9 @@ use kube::{Error, Resource, core::Status};
 
 use super::client::chain;
 
+/// The group of the kinds that are ours to install.
+const OUR_GROUP: &str = "kinference.buoyant.io";
+
 /// What was asked, in RBAC's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -159,7 +162,12 @@ impl fmt::Display for ApiError {
             }
             // Groups of Kubernetes itself have no dot or end like this; all others are of CRDs.
             Failure::NotServed if target.group.contains('.') && !target.group.ends_with(".k8s.io") => {
-                write!(f, "the CRD {} is not installed", target.resource())
+                write!(f, "the CRD {} is not installed", target.resource())?;
+                if target.group == OUR_GROUP {
+                    f.write_str(": install the chart kinference-crds, or what `kinfctl crds` prints")
+                } else {
+                    Ok(())
+                }
             }
             Failure::NotServed => write!(f, "the API server does not serve {}", target.resource()),
             Failure::NotFound => write!(f, "`{verb}` on {target}: no such object"),
@@ -209,7 +217,8 @@ mod tests {
     fn a_kind_that_is_not_there_is_told_from_an_object() {
         assert_eq!(
             said(Target::of::<InferenceWorkerSet>(None), 404),
-            "the CRD inferenceworkersets.kinference.buoyant.io is not installed"
+            "the CRD inferenceworkersets.kinference.buoyant.io is not installed: install the chart kinference-crds, or what \
+             `kinfctl crds` prints"
         );
         let slices = said(Target::of::<EndpointSlice>(None), 404);
         assert_eq!(slices, "the API server does not serve endpointslices.discovery.k8s.io");

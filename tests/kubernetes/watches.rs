@@ -137,7 +137,7 @@ async fn a_crd_may_be_installed_later() {
         WatchState::Waiting { why, .. } => why.clone(),
         state => panic!("{state:?}"),
     });
-    let missing = "the CRD inferenceworkersets.kinference.buoyant.io is not installed";
+    let missing = "the CRD inferenceworkersets.kinference.buoyant.io is not installed: install the chart kinference-crds, or what `kinfctl crds` prints";
     assert_eq!(why.await.as_ref(), missing);
     assert!(!watched.is_synced());
     Api::all(client).create(&PostParams::default(), &InferenceWorkerSet::crd()).await.unwrap();

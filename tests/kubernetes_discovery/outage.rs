@@ -67,7 +67,7 @@ async fn gone_for(cut: Duration, stalled: Duration) {
     .await;
     assert_eq!(status, 503);
     assert!(
-        why.iter().any(|why| why.starts_with("inferenceworkersets.kinference.buoyant.io in namespace")),
+        why.iter().any(|why| why.contains("inferenceworkersets.kinference.buoyant.io in namespace")),
         "{why:?}"
     );
     proxy.set(Link::Up);

@@ -43,6 +43,12 @@ async fn a_resource_says_how_it_stands() {
         space.name
     );
     let server = Server::start(&cluster.kubeconfig, &config).await;
+    let (_, ready) = server.get("/readyz").await;
+    assert!(
+        ready.contains(&format!("InferenceWorkerSets in all namespaces with labels `!{}`", space.name)),
+        "{ready}"
+    );
+    assert!(ready.contains("EndpointSlices of Service `none`"), "{ready}");
     space.worker_set("good", "vllm", json!({})).await;
     stands(&space, "good", "Accepted !ServiceNotFound !NoReadyWorkers", (0, 0)).await;
     let pods =

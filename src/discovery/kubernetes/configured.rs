@@ -53,15 +53,17 @@ pub async fn follow_pool(
     let fields = Some(format!("metadata.name={}", pool.name));
     let (mut watched, run) = cluster.watches.start(api, Selector { labels: None, fields });
     let (spec_to, spec_of_pool) = watch::channel(None);
+    let what = format!("InferencePool `{}` in namespace `{}`", pool.name, pool.namespace);
+    cluster.fleet.seek(&set.name, format!("{what} (worker set `{}`)", set.name));
     let following = Following::new(cluster, spec_of_pool, watch::channel(Seen::default()).0);
     let read = async {
-        let mut exists = true;
+        let mut exists = None;
         loop {
             if watched.is_synced() {
                 let found = found(&watched, &pool);
-                if found.is_none() && std::mem::replace(&mut exists, found.is_some()) {
-                    let Named { namespace, name } = &pool;
-                    tracing::warn!(workerset = %set.name, namespace, name, "there is no such InferencePool, or it selects nothing: no workers");
+                let existed = std::mem::replace(&mut exists, Some(found.is_some()));
+                if existed != exists {
+                    tell(&set.name, &pool, found.is_some());
                 }
                 let (source, ports) =
                     found.map_or((None, Ports::Defaults), |(source, ports)| (Some(source), ports));
@@ -80,6 +82,19 @@ pub async fn follow_pool(
         never = run => never,
         never = following.run() => never,
         never = read => never,
+    }
+}
+
+fn tell(workerset: &str, Named { namespace, name }: &Named, exists: bool) {
+    if exists {
+        tracing::info!(workerset, namespace, name, "the InferencePool is there");
+    } else {
+        tracing::warn!(
+            workerset,
+            namespace,
+            name,
+            "there is no such InferencePool, or it selects nothing: no workers"
+        );
     }
 }
 

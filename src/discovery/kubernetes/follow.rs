@@ -15,7 +15,7 @@ use super::{
     places::Places,
     pods, slices,
     spec::{SetSpec, Source},
-    standing::Seen,
+    standing::{Seen, what},
 };
 use crate::{
     discovery::{FleetWriter, Found},
@@ -60,7 +60,10 @@ impl Following {
         loop {
             let spec = self.spec.borrow_and_update().clone();
             match spec.as_ref().and_then(|spec| spec.source.clone()) {
-                Some(source) => self.follow(source).await,
+                Some(source) => {
+                    self.told.listed = None;
+                    self.follow(source).await;
+                }
                 None => {
                     if let Some(spec) = spec {
                         self.place(&spec, Vec::new(), Seen { listed: Some(0), ..Seen::default() });
@@ -100,6 +103,9 @@ impl Following {
         loop {
             let spec = self.spec.borrow_and_update().clone();
             let Some(spec) = spec.filter(|spec| spec.source.as_ref() == Some(source)) else { return };
+            self.cluster
+                .fleet
+                .seek(&spec.set.name, format!("{} (worker set `{}`)", what(source), spec.set.name));
             if watched.is_synced() {
                 let all = watched.all();
                 let known = nodes.borrow_and_update().clone();
@@ -120,14 +126,26 @@ impl Following {
     }
 
     fn place(&mut self, spec: &SetSpec, found: Vec<Found>, seen: Seen) {
-        self.tell(&spec.set.name, &seen);
+        self.tell(spec, &seen);
         self.cluster.fleet.place(&spec.set, found);
         self.seen.send_if_modified(|before| std::mem::replace(before, seen.clone()) != seen);
     }
 
     /// What is not as it was asked for, once.
-    fn tell(&mut self, workerset: &str, seen: &Seen) {
+    fn tell(&mut self, spec: &SetSpec, seen: &Seen) {
+        let workerset = &*spec.set.name;
         let told = std::mem::replace(&mut self.told, seen.clone());
+        if let Some(source) = spec.source.as_ref().map(what) {
+            match (told.listed, seen.listed) {
+                (None | Some(1..), Some(0)) => {
+                    tracing::warn!(workerset, source, "nothing is there to find workers by");
+                }
+                (None | Some(0), Some(listed @ 1..)) => {
+                    tracing::info!(workerset, source, listed, "found what workers are found by");
+                }
+                _ => {}
+            }
+        }
         if let Some(left_out) = seen.left_out.as_ref().filter(|_| seen.left_out != told.left_out) {
             tracing::warn!(workerset, left_out, "not every address that was found is a worker");
         }

@@ -26,6 +26,9 @@ use crate::{
 /// How often it is looked whether workers take requests: nobody tells when one begins to fail.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// What resources are sought for: no name of a worker set.
+const OF_ALL: &str = "";
+
 /// Worker sets from resources.
 pub struct Resources {
     cluster: Cluster,
@@ -67,10 +70,17 @@ impl Resources {
             None => Api::all(client),
         };
         let selector = Selector { labels: config.selector.clone(), fields: None };
+        let what = selected(config);
+        tracing::info!("following {what}");
+        self.registry.seek(OF_ALL, what.clone());
+        let mut there = None;
         let (mut watched, run) = self.cluster.watches.start(api, selector);
         tokio::pin!(run);
         loop {
             self.look(&watched).await?;
+            if watched.is_synced() {
+                count(&what, self.planned.len(), &mut there);
+            }
             tokio::select! {
                 never = &mut run => match never {},
                 () = watched.changed() => {}
@@ -147,6 +157,25 @@ impl Resources {
             self.cluster.fleet.remove(&spec.set.name);
         }
         Ok(())
+    }
+}
+
+/// Which resources are followed, in words.
+fn selected(config: &KubernetesConfig) -> String {
+    let namespace = config.namespace.as_ref().map(|namespace| format!("namespace `{namespace}`"));
+    let selector = config.selector.as_ref().map(|selector| format!(" with labels `{selector}`"));
+    let namespace = namespace.unwrap_or_else(|| "all namespaces".to_owned());
+    format!("InferenceWorkerSets in {namespace}{}", selector.unwrap_or_default())
+}
+
+/// One line when it is known whether there are any, and whenever that changes.
+fn count(what: &str, count: usize, there: &mut Option<bool>) {
+    let now = Some(count > 0);
+    if std::mem::replace(there, now) != now {
+        match count {
+            0 => tracing::warn!("there are no {what}"),
+            _ => tracing::info!(count, "found {what}"),
+        }
     }
 }
 

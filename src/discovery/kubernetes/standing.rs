@@ -76,7 +76,8 @@ fn resolved(spec: &SetSpec, seen: &Seen, workers: usize) -> Verdict {
     Verdict { kind: "ResolvedRefs", holds, reason, message }
 }
 
-fn what(source: &Source) -> String {
+/// A source, in words.
+pub(super) fn what(source: &Source) -> String {
     match source {
         Source::Service { namespace, name } => {
             format!("EndpointSlices of Service `{name}` in namespace `{namespace}`")

@@ -25,6 +25,14 @@ pub struct WatchReport {
     pub state: WatchState,
 }
 
+impl WatchReport {
+    /// `endpointslices.discovery.k8s.io in namespace `x``
+    pub fn target(&self) -> String {
+        let namespace = self.namespace.as_ref().map(|namespace| format!(" in namespace `{namespace}`"));
+        format!("{}{}", self.resource, namespace.unwrap_or_default())
+    }
+}
+
 /// How a watch is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchState {
