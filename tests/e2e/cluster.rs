@@ -60,7 +60,7 @@ impl Space {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    async fn put<K>(&self, name: &str, mut content: Value)
+    pub async fn put<K>(&self, name: &str, mut content: Value)
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
             + Clone
@@ -82,7 +82,7 @@ impl Space {
     }
 
     /// The pod that an engine runs in, ready.
-    async fn pod(&self, name: &str, engine: &Engine) {
+    pub async fn pod(&self, name: &str, engine: &Engine) {
         let port = |name: &str, address: &str| {
             let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
             json!({"name": name, "containerPort": port})

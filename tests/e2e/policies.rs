@@ -3,11 +3,16 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use kinference::policy::crd::{GatewayBackend, InferencePool};
 use reqwest::Response;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use crate::stack::{Engine, Envoy, PATIENCE, Router, adapted, all, until};
+use crate::{
+    apiserver::ApiServer,
+    cluster::{SET, Space, kubernetes},
+    stack::{Engine, Envoy, PATIENCE, Router, adapted, all, until},
+};
 
 const POLICIES: &str = include_str!("policies.yaml");
 /// How soon an edit has to be in force.
@@ -57,15 +62,7 @@ impl Site {
     }
 
     async fn ask(&self, ask: Ask<'_>) -> Response {
-        let body = json!({"model": ask.model, "max_tokens": ask.max_tokens, "messages": [{"role": "user", "content": ask.text}]});
-        let request = self.client.post(format!("{}/v1/chat/completions", self.envoy.url));
-        let request = request
-            .header("x-test-pool", ask.pool)
-            .header("x-test-tenant", ask.tenant)
-            .header("x-test-tags", ask.tags);
-        // What a client says for itself is nothing.
-        let request = request.header("x-kinference-tenant", "research").header("x-kinference-pool", "other");
-        timeout(PATIENCE, request.json(&body).send()).await.expect("an answer in time").unwrap()
+        send(&self.client, &self.envoy, ask).await
     }
 
     async fn models(&self, pool: &str, tenant: &str) -> Vec<String> {
@@ -90,6 +87,18 @@ impl Site {
     }
 }
 
+async fn send(client: &reqwest::Client, envoy: &Envoy, ask: Ask<'_>) -> Response {
+    let body = json!({"model": ask.model, "max_tokens": ask.max_tokens, "messages": [{"role": "user", "content": ask.text}]});
+    let request = client.post(format!("{}/v1/chat/completions", envoy.url));
+    let request = request
+        .header("x-test-pool", ask.pool)
+        .header("x-test-tenant", ask.tenant)
+        .header("x-test-tags", ask.tags);
+    // What a client says for itself is nothing.
+    let request = request.header("x-kinference-tenant", "research").header("x-kinference-pool", "other");
+    timeout(PATIENCE, request.json(&body).send()).await.expect("an answer in time").unwrap()
+}
+
 fn configuration(dir: &Path) -> String {
     format!(
         "[policy]\nenabled = true\nfiles = [\"{dir}/*.yaml\"]\n[ext_proc]\ntrust_headers = true\n\
@@ -110,7 +119,7 @@ fn workers_of_small(engine: &Engine) -> String {
     )
 }
 
-/// The main sample, with a cluster for each worker set, routes that name pools, and a filter that authenticates.
+/// The main sample, with a cluster for each worker set.
 fn envoy(router: &Router) -> String {
     let text = adapted("duplex.yaml", &router.grpc, &[]);
     let cluster = |text: &str| {
@@ -123,6 +132,11 @@ fn envoy(router: &Router) -> String {
         .replace("kinference/local", "kinference/small");
     let text =
         text.replacen("    - name: workerset/local", &format!("{small}    - name: workerset/local"), 1);
+    with_pools(text)
+}
+
+/// With routes that name pools, and a filter that authenticates.
+fn with_pools(text: String) -> String {
     let text = swap(
         text,
         "                          - remove_on_match: { key_matcher: { prefix: x-kinference- } }\n",
@@ -270,4 +284,49 @@ async fn an_edit_fails_no_request_and_a_broken_one_changes_nothing() {
         () = edits => {}
     }
     assert!(asked > 10, "{asked}");
+}
+
+/// The resources of a cluster: a GatewayBackend names the pool, and an edit is soon in force.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_resources_of_a_cluster_decide() {
+    let Some(cluster) = ApiServer::start() else { return };
+    let space = Space::new(cluster.client().await).await;
+    let engine = Engine::start(&["--speedup", "50"]);
+    space.worker_set("p").await;
+    space.pod("vllm-0", &engine).await;
+    let policy = format!(
+        "[policy]\nenabled = true\nnamespace = \"{}\"\n[ext_proc]\ntrust_headers = true\n",
+        space.name
+    );
+    let router = Router::in_cluster(&cluster.kubeconfig, &(kubernetes(&space) + "\n" + &policy));
+    router.until("the pod is a worker", |fleet| all(fleet, |w| w["engine"] == "vllm")).await;
+    let config = adapted("duplex.yaml", &router.grpc, &[]);
+    let config = config
+        .replace("workerset/local", &format!("workerset/{SET}"))
+        .replace("kinference/local", &format!("kinference/{SET}"));
+    let Some(envoy) = Envoy::launch(&with_pools(config)).await else { return };
+
+    let client = reqwest::Client::new();
+    let asked = async |model: &str| {
+        let response = send(&client, &envoy, Ask { pool: "gate", model, max_tokens: 1, ..ASK }).await;
+        response.status().as_u16()
+    };
+    assert_eq!(asked("standard-model").await, 503, "there is no such pool yet");
+    let pool = |name: &str| {
+        let backend = json!({"workerSet": {"name": SET, "model": "tiny"}});
+        json!({"models": [{"name": name, "backends": [backend]}]})
+    };
+    space.put::<InferencePool>("chat", json!({"spec": pool("standard-model")})).await;
+    space.put::<GatewayBackend>("gate", json!({"spec": {"poolRef": {"name": "chat"}}})).await;
+    until("it is in force", async || (asked("standard-model").await == 200).then_some(())).await;
+    space.put::<InferencePool>("chat", json!({"spec": pool("other-model")})).await;
+    let started = Instant::now();
+    until("the edit is in force", async || (asked("other-model").await == 200).then_some(())).await;
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    assert_eq!(asked("standard-model").await, 404);
+    until("its status says so", async || {
+        let pool = space.api::<InferencePool>().get("chat").await.unwrap();
+        (pool.status?.active_generation == Some(2)).then_some(())
+    })
+    .await;
 }
