@@ -52,6 +52,10 @@ fn granted(helm: &Helm, config: &str, nodes: bool) -> BTreeSet<Right> {
     for feature in ["kubernetes", "leader_election"] {
         set.as_object_mut().unwrap().entry(feature).or_insert(json!({"enabled": false}));
     }
+    // One that grants nothing, since there has to be one.
+    let listed =
+        json!([{"name": "listed", "profile": "p", "kv_block_size": 16, "discovery": {"workers_file": "/w"}}]);
+    set.as_object_mut().unwrap().entry("workerset").or_insert(listed);
     let config = format!("config={set}");
     let nodes = format!("rbac.nodes={nodes}");
     let rendered = helm.template(&["--set-json", &config, "--set-json", &nodes]).unwrap();

@@ -57,6 +57,18 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     // How values relate.
     (
+        "config.kubernetes.enabled=false",
+        &["config.kubernetes.enabled is not true: config.workerset must then have at least one worker set"],
+    ),
+    (
+        r#"config.workerset=[{"name": "a", "profile": "default", "kv_block_size": 16, "discovery": {"mode": "kubernetes"}}]"#,
+        &["config.workerset \"a\" has the mode \"kubernetes\": it must have a service_name"],
+    ),
+    (
+        "config.kubernetes.discovery_defaults.http_port=70000",
+        &["/config/kubernetes/discovery_defaults/http_port", "maximum: got 70,000, want 65,535"],
+    ),
+    (
         r#"service={"headless": true, "type": "NodePort"}"#,
         &["service.headless is true: service.type must then be ClusterIP"],
     ),

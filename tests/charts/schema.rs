@@ -68,6 +68,9 @@ fn describe(at: &mut Value, row: &str) {
     let [names, kind, default, effect] = cells[..] else { panic!("{row}") };
     for name in names.split(", ").map(|name| name.trim_matches('`')) {
         let mut schema = of_type(kind);
+        if name.ends_with("_port") {
+            schema.insert("maximum".into(), json!(u16::MAX));
+        }
         schema.insert("description".into(), json!(plain(effect)));
         at["properties"][name] = schema.into();
         // What one mode needs and another doesn't is left to Kinference.
