@@ -32,7 +32,11 @@ async fn endpoint_slices_are_the_fleet() {
 
     space.slice(one, "IPv4", &[a(true)]).await;
     in_a_second("a new slice", server.shows(worker, &["s/a 10.0.0.1:8000 ready"]).await);
-    let first = server.fleet().await;
+    // Nodes are a watch of their own.
+    let first = crate::site::eventually("its node is known", async || {
+        Some(server.fleet().await).filter(|fleet| !fleet[0]["topology"]["node_ip"].is_null())
+    })
+    .await;
     let place = &first[0]["topology"];
     let wanted = json!({"pod_name": "a", "namespace": space.name, "node_name": "node-1", "node_ip": "192.168.1.1",
         "pod_ip": "10.0.0.1", "availability_zone": "zone-a", "instance_type": "gpu.large"});
