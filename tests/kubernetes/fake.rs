@@ -1,6 +1,6 @@
 //! An API server that answers by a test's script: for what a real one can't be made to do in time.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -20,6 +20,8 @@ pub enum Answer {
     Json(u16, Value),
     /// Lines of a watch; then it stays open, or not.
     Lines(Vec<Value>, bool),
+    /// A watch of nothing that ends after a while.
+    Brief(Duration),
 }
 
 type Script = Box<dyn Fn(&str, usize) -> Answer + Send + Sync>;
@@ -69,6 +71,10 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
             let lines = stream::iter(lines).map(|line| Ok::<_, Infallible>(format!("{line}\n")));
             let rest = if open { stream::pending().left_stream() } else { stream::empty().right_stream() };
             (200, Body::from_stream(lines.chain(rest)))
+        }
+        Answer::Brief(wait) => {
+            let end = stream::once(tokio::time::sleep(wait)).map(|()| Ok::<_, Infallible>(""));
+            (200, Body::from_stream(end))
         }
     };
     Response::builder().status(StatusCode::from_u16(code).unwrap()).body(body).unwrap()

@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     rbac::v1::{Role, RoleBinding},
 };
 use kinference::{
-    kubernetes::{Selector, WatchState, Watched, Watches},
+    kubernetes::{Pace, Selector, WatchState, Watched, Watches},
     observe::Metrics,
 };
 use kube::{
@@ -36,8 +36,12 @@ struct Watching {
 }
 
 fn watch(api: Api<ConfigMap>) -> Watching {
+    watch_at(PACE, api)
+}
+
+fn watch_at(pace: Pace, api: Api<ConfigMap>) -> Watching {
     let metrics = Metrics::new();
-    let watches = Watches::with_pace(PACE, &metrics);
+    let watches = Watches::with_pace(pace, &metrics);
     let (watched, follow) = watches.start(api, Selector::default());
     let mut task = JoinSet::new();
     task.spawn(follow);
@@ -235,6 +239,73 @@ async fn a_forgotten_version_makes_a_new_list() {
     assert!(watching.metrics.render().contains("restarts_total{cause=\"expired\"} 2\n"));
 }
 
+fn bookmark(version: u32) -> Value {
+    let metadata = json!({"resourceVersion": version.to_string()});
+    json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}})
+}
+
+/// A database that was restored from a backup gives the same versions to other objects, and is silent until it has got as
+/// far as it was.
+#[tokio::test]
+async fn a_server_that_is_behind_us_is_listed_anew() {
+    // The connection breaks; the API server ends the watch, too soon; it says an older version.
+    let breaks: [fn() -> Answer; 4] = [
+        || Answer::Json(503, json!({"kind": "Status", "message": "restored", "code": 503})),
+        || Answer::Lines(Vec::new(), false),
+        || Answer::Lines(vec![bookmark(7)], true),
+        || Answer::Lines(vec![json!({"type": "ADDED", "object": object("c", 7)})], true),
+    ];
+    for how in breaks {
+        let fake = Fake::start(move |path, before| match (path.contains("watch=true"), before) {
+            (false, 0) => list(10, &[object("a", 3), object("b", 2)]),
+            (false, _) => {
+                let mut other = object("a", 3);
+                other["data"]["v"] = json!("other");
+                list(5, &[other])
+            }
+            (true, 0) => how(),
+            (true, _) => Answer::Lines(Vec::new(), true),
+        });
+        let fake = fake.await;
+        let mut watching = watch(Api::namespaced(fake.client.clone(), "x"));
+        shown(&mut watching.watched, &["a=other"]).await;
+        let follows =
+            async || fake.asked().iter().any(|path| path.contains("resourceVersion=5")).then_some(());
+        eventually("it follows from there", follows).await;
+        watching.current().await;
+    }
+}
+
+/// One that ends its watches in time and says nothing is asked now and then; a server that has got as far is not listed.
+#[tokio::test]
+async fn a_silent_server_is_asked_how_far_it_is() {
+    let fake = Fake::start(|path, before| match (path.contains("watch=true"), before) {
+        (false, 0) => list(10, &[object("a", 1)]),
+        (false, 1) => list(10, &[]),
+        (false, _) => list(4, &[]),
+        (true, _) => Answer::Brief(Duration::from_millis(1_100)),
+    });
+    let fake = fake.await;
+    let pace = Pace { watch: Duration::from_secs(1), check: Duration::ZERO, ..PACE };
+    let mut watching = watch_at(pace, Api::namespaced(fake.client.clone(), "x"));
+    shown(&mut watching.watched, &["a=1"]).await;
+    shown(&mut watching.watched, &[]).await;
+    let asked = fake.asked();
+    let kinds: Vec<_> = asked
+        .iter()
+        .map(|path| {
+            if path.contains("limit=1&") || path.ends_with("limit=1") {
+                "check"
+            } else if path.contains("watch=true") {
+                "watch"
+            } else {
+                "list"
+            }
+        })
+        .collect();
+    assert_eq!(kinds[..6], ["list", "watch", "check", "watch", "check", "list"], "{asked:?}");
+}
+
 /// A list in pages whose rest has expired is asked for whole; readers see none of it in between.
 #[tokio::test]
 async fn pages_may_expire() {
@@ -266,8 +337,9 @@ async fn one_bad_object_harms_no_other() {
         json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "40"}}}),
     ];
     let fake = Fake::start(move |path, before| match (path.contains("watch=true"), before) {
-        (false, _) => list(5, &[object("a", 1), object("b", 2)]),
+        (false, 0) => list(5, &[object("a", 1), object("b", 2)]),
         (true, 0) => Answer::Lines(events.to_vec(), false),
+        (false, _) => list(40, &[]),
         (true, _) => Answer::Lines(Vec::new(), true),
     });
     let fake = fake.await;

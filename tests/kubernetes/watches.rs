@@ -21,6 +21,7 @@ use crate::{PATIENCE, apiserver::ApiServer, cluster, eventually};
 pub const PACE: Pace = Pace {
     watch: Duration::from_secs(2),
     answer: Duration::from_secs(1),
+    check: Duration::from_secs(300),
     retry: Bounds { least: Duration::from_millis(20), most: Duration::from_millis(200) },
 };
 

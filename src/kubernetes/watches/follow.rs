@@ -1,6 +1,7 @@
 //! The loop of one watch: list, follow the changes, begin again where that broke off.
 //!
-//! Invariant: the version that is followed from is never ahead of what the store has taken in.
+//! Invariant: the version that is followed from is never ahead of what the store has taken in, nor for long of the API
+//! server: one that was restored from a backup sends nothing until it is there again, and does not say so.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -21,7 +22,7 @@ use super::{
     Pace, Selector, Watchable,
     instruments::Restart,
     report::Slot,
-    store::{Store, Unreadable, version},
+    store::{Store, Unreadable, older, version},
     watched::Shelf,
 };
 use crate::kubernetes::{
@@ -44,6 +45,8 @@ const PATIENT: u32 = 6;
 enum Next {
     /// List, in pages or all at once.
     List { paged: bool },
+    /// See whether the API server has got as far as this version.
+    Check { version: String },
     /// Follow what came after this version.
     Watch { version: String },
 }
@@ -55,11 +58,12 @@ impl Next {
         match (self, failure) {
             // A list so long that its pages expire under way is asked for whole.
             (Self::List { .. }, Failure::Expired) => Self::List { paged: false },
-            (
-                Self::Watch { .. },
-                Failure::Expired | Failure::NotServed | Failure::Invalid(_) | Failure::Unreadable(_),
-            ) => Self::List { paged: true },
-            (next, _) => next,
+            (next @ Self::List { .. }, _) => next,
+            (_, Failure::Expired | Failure::NotServed | Failure::Invalid(_) | Failure::Unreadable(_)) => {
+                Self::List { paged: true }
+            }
+            // It may be another API server, or another database, that answers next.
+            (Self::Watch { version } | Self::Check { version }, _) => Self::Check { version },
         }
     }
 }
@@ -89,6 +93,10 @@ pub(super) struct Follow<K> {
     publish: watch::Sender<Shelf<K>>,
     slot: Slot,
     backoff: Backoff,
+    /// The last version that was followed from.
+    reached: String,
+    /// When the API server was last known to have got there.
+    checked: Instant,
 }
 
 impl<K: Watchable> Follow<K> {
@@ -99,26 +107,50 @@ impl<K: Watchable> Follow<K> {
     ) -> Self {
         let request = Request::new(api.resource_url());
         let store = Store::default();
-        Self { client: api.into_client(), request, selector, pace, store, publish, slot, backoff }
+        let (client, reached, checked) = (api.into_client(), String::new(), Instant::now());
+        Self { client, request, selector, pace, store, publish, slot, backoff, reached, checked }
     }
 
     pub(super) async fn run(mut self) -> Infallible {
         let mut next = Next::List { paged: true };
         loop {
-            let done = match &mut next {
-                Next::List { paged } => {
-                    let paged = *paged;
-                    self.list(paged).await.map(|version| next = Next::Watch { version })
+            next = match self.act(&mut next).await {
+                Ok(then) => then,
+                Err(error) => {
+                    self.slot.failed(&error);
+                    sleep(self.after(&error.failure)).await;
+                    next.after(&error.failure)
                 }
-                Next::Watch { version } => self.watch(version).await,
             };
-            if let Err(error) = done {
-                self.slot.failed(&error);
-                let pause = self.after(&error.failure);
-                next = next.after(&error.failure);
-                sleep(pause).await;
-            }
         }
+    }
+
+    async fn act(&mut self, next: &mut Next) -> Result<Next, ApiError> {
+        Ok(match next {
+            Next::List { paged } => Next::Watch { version: self.list(*paged).await? },
+            Next::Check { version } => {
+                self.check(version).await?;
+                Next::Watch { version: std::mem::take(version) }
+            }
+            Next::Watch { version } => {
+                let as_asked = self.watch(version).await?;
+                let version = std::mem::take(version);
+                match as_asked && self.checked.elapsed() < self.pace.check {
+                    true => Next::Watch { version },
+                    false => Next::Check { version },
+                }
+            }
+        })
+    }
+
+    /// Whether the API server has got as far as a version: else that is of another history.
+    async fn check(&mut self, version: &str) -> Result<(), ApiError> {
+        let page = self.page(Some(1), None).await?;
+        if older(&page.metadata.resource_version, version) {
+            return Err(self.error(Verb::List, Failure::Expired));
+        }
+        self.checked = Instant::now();
+        Ok(())
     }
 
     /// How long to wait.
@@ -135,13 +167,17 @@ impl<K: Watchable> Follow<K> {
     async fn list(&mut self, paged: bool) -> Result<String, ApiError> {
         let (mut all, mut from) = (Vec::new(), None);
         let version = loop {
-            let page = self.page(paged, from).await?;
+            let page = self.page(paged.then_some(PAGE), from).await?;
             all.extend(page.items.unwrap_or_default());
             match page.metadata {
                 meta if meta.r#continue.is_empty() => break meta.resource_version,
                 meta => from = Some(meta.r#continue),
             }
         };
+        if older(&version, &self.reached) {
+            self.store.doubt();
+        }
+        (self.reached, self.checked) = (version.clone(), Instant::now());
         let (changed, unreadable) = self.store.replace(all);
         unreadable.iter().for_each(|object| self.complain(object));
         self.publish(changed);
@@ -149,11 +185,11 @@ impl<K: Watchable> Follow<K> {
         Ok(version)
     }
 
-    async fn page(&self, paged: bool, from: Option<String>) -> Result<Page, ApiError> {
+    async fn page(&self, limit: Option<u32>, from: Option<String>) -> Result<Page, ApiError> {
         let params = ListParams {
             label_selector: self.selector.labels.clone(),
             field_selector: self.selector.fields.clone(),
-            limit: paged.then_some(PAGE),
+            limit,
             continue_token: from,
             ..ListParams::default()
         };
@@ -166,8 +202,9 @@ impl<K: Watchable> Follow<K> {
         self.in_time(Verb::List, ask).await
     }
 
-    /// Takes in changes after `version`, and moves that along, until the API server ends the watch as it was asked to.
-    async fn watch(&mut self, version: &mut String) -> Result<(), ApiError> {
+    /// Takes in changes after `version`, and moves that along, until the API server ends the watch. Whether it did when it
+    /// was asked to.
+    async fn watch(&mut self, version: &mut String) -> Result<bool, ApiError> {
         let opened = Instant::now();
         let (changes, mut deadline) = self.open(version).await?;
         tokio::pin!(changes);
@@ -198,7 +235,7 @@ impl<K: Watchable> Follow<K> {
         } else {
             self.backoff.reset();
         }
-        Ok(())
+        Ok(opened.elapsed() >= self.pace.watch)
     }
 
     /// Changes, and when the API server should have ended them.
@@ -234,7 +271,7 @@ impl<K: Watchable> Follow<K> {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
             WatchEvent::Deleted(object) => (object, true),
             WatchEvent::Bookmark(mark) => {
-                *at = mark.metadata.resource_version;
+                self.move_to(&mark.metadata.resource_version, at)?;
                 return Ok(false);
             }
             WatchEvent::Error(status) => {
@@ -242,7 +279,7 @@ impl<K: Watchable> Follow<K> {
             }
         };
         if let Some(version) = version(&object) {
-            *at = version.to_owned();
+            self.move_to(version, at)?;
         }
         if gone {
             return Ok(self.store.remove(&object));
@@ -251,6 +288,16 @@ impl<K: Watchable> Follow<K> {
             self.complain(&object);
             false
         }))
+    }
+
+    /// Versions only ever grow, but for an API server whose history is another than it was.
+    fn move_to(&mut self, version: &str, at: &mut String) -> Result<(), ApiError> {
+        if older(version, at) {
+            return Err(self.error(Verb::Watch, Failure::Expired));
+        }
+        version.clone_into(at);
+        at.clone_into(&mut self.reached);
+        Ok(())
     }
 
     fn publish(&self, changed: bool) {
@@ -292,8 +339,11 @@ mod tests {
     #[test]
     fn only_a_worthless_version_makes_a_new_list() {
         let watch = || Next::Watch { version: "7".into() };
-        assert_eq!(watch().after(&Failure::TimedOut), watch());
-        assert_eq!(watch().after(&Failure::Forbidden("403".into())), watch());
+        let check = || Next::Check { version: "7".into() };
+        assert_eq!(watch().after(&Failure::TimedOut), check());
+        assert_eq!(watch().after(&Failure::Forbidden("403".into())), check());
+        assert_eq!(check().after(&Failure::TimedOut), check());
+        assert_eq!(check().after(&Failure::Expired), Next::List { paged: true });
         assert_eq!(watch().after(&Failure::Expired), Next::List { paged: true });
         assert_eq!(watch().after(&Failure::NotServed), Next::List { paged: true });
         assert_eq!(Next::List { paged: true }.after(&Failure::Expired), Next::List { paged: false });

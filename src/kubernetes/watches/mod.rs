@@ -46,6 +46,8 @@ pub struct Pace {
     pub watch: Duration,
     /// How long it may take to answer.
     pub answer: Duration,
+    /// How often it is asked whether it has got as far as we have, while all seems well.
+    pub check: Duration,
     /// The waits between tries.
     pub retry: Bounds,
 }
@@ -55,6 +57,7 @@ impl Default for Pace {
         Self {
             watch: Duration::from_secs(30),
             answer: Duration::from_secs(10),
+            check: Duration::from_secs(300),
             retry: Bounds { least: Duration::from_millis(200), most: Duration::from_secs(10) },
         }
     }

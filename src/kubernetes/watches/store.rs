@@ -29,11 +29,13 @@ pub(super) struct Unreadable {
 /// Objects by namespace and name.
 pub(super) struct Store<K> {
     objects: BTreeMap<Key, Arc<K>>,
+    /// The versions are of another history: they tell nothing.
+    doubted: bool,
 }
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new() }
+        Self { objects: BTreeMap::new(), doubted: false }
     }
 }
 
@@ -73,19 +75,31 @@ impl<K: Watchable> Store<K> {
                 Err(error) => unreadable.push(error),
             }
         }
+        self.doubted = false;
         (changed || self.objects.len() != had, unreadable)
+    }
+
+    /// The next list is of another history: what it has is new, whatever its version.
+    pub(super) fn doubt(&mut self) {
+        self.doubted = true;
     }
 
     fn has(&self, key: &Key, object: &Value) -> bool {
         let known = self.objects.get(key).and_then(|known| known.meta().resource_version.as_deref());
         let version = version(object);
-        version.is_some() && known == version
+        !self.doubted && version.is_some() && known == version
     }
 }
 
 /// The version of an object, as the API server has it.
 pub(super) fn version(object: &Value) -> Option<&str> {
     object["metadata"]["resourceVersion"].as_str()
+}
+
+/// Whether a version is certainly of before another. Those of unknown form are not.
+pub(super) fn older(version: &str, than: &str) -> bool {
+    let number = |text: &str| text.parse::<u128>().ok();
+    number(version).zip(number(than)).is_some_and(|(version, than)| version < than)
 }
 
 fn key(object: &Value) -> Key {
@@ -145,6 +159,25 @@ mod tests {
         assert!(store.remove(&pod("a", 3)) && !store.remove(&pod("a", 3)));
         assert!(store.replace(Vec::new()).0);
         assert_eq!(store.all().len(), 0);
+    }
+
+    /// A database that was restored gives versions out again.
+    #[test]
+    fn a_version_of_another_history_tells_nothing() {
+        let mut store = Store::<Pod>::default();
+        store.put(pod("a", 1)).unwrap();
+        store.doubt();
+        let mut other = pod("a", 1);
+        other["metadata"]["uid"] = json!("other");
+        assert!(store.replace(vec![other.clone()]).0);
+        assert_eq!(store.all()[0].metadata.uid.as_deref(), Some("other"));
+        assert!(!store.replace(vec![other]).0);
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(older("9", "10") && !older("10", "9") && !older("10", "10"));
+        assert!(!older("", "10") && !older("9", "") && !older("x", "y"));
     }
 
     #[test]
