@@ -120,6 +120,8 @@ pub(super) struct Time {
 pub(super) const MILLIS: Time = Time { millis_per_unit: 1, count: count(1) };
 /// Seconds, not 0.
 pub(super) const SECS: Time = Time { millis_per_unit: 1000, count: count(1) };
+/// Seconds, not 0, of at most an hour.
+pub(super) const SECS_OF_AN_HOUR: Time = Time { millis_per_unit: 1000, count: whole(1, 3600) };
 /// Seconds, where 0 has a meaning.
 pub(super) const SECS_OR_ZERO: Time = Time { millis_per_unit: 1000, count: count(0) };
 

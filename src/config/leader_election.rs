@@ -1,12 +1,13 @@
 //! `[leader_election]`: which replica writes the status of resources.
 //!
-//! Invariant: a lease is renewed before it runs out: `renew_grace` < `lease_duration`.
+//! Invariant: a lease is renewed before it runs out: `renew_grace` < `lease_duration`. A Lease can say how long it is
+//! valid, and a replica that dies is missed for no longer than an hour.
 
 use std::time::Duration;
 
 use super::{
     keys::Keys,
-    kind::{Bool, SECS},
+    kind::{Bool, SECS, SECS_OF_AN_HOUR},
     selector::object_name,
 };
 
@@ -45,7 +46,7 @@ impl LeaderElectionConfig {
         keys.key("enabled", Bool, &mut self.enabled);
         keys.key("lease_name", object_name(), &mut self.lease_name);
         keys.optional("namespace", object_name(), &mut self.namespace);
-        keys.key("lease_duration_secs", SECS, &mut self.lease_duration);
+        keys.key("lease_duration_secs", SECS_OF_AN_HOUR, &mut self.lease_duration);
         keys.key("renew_grace_secs", SECS, &mut self.renew_grace);
         keys.key("retry_secs", SECS, &mut self.retry);
     }

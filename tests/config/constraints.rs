@@ -40,12 +40,12 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[profile.picker] top_k_min",
             "[[workerset]] kv_block_size",
             "[token_review] default_deadline_ms",
-            "[leader_election] lease_duration_secs",
             "[leader_election] renew_grace_secs",
             "[leader_election] retry_secs",
         ],
         "",
     ),
+    ("from 1 to 3600", &["0", "-1", "1.5", "3601"], &["[leader_election] lease_duration_secs"], ""),
     (
         "from 0 to 4294967295",
         &["-1", "1.0", "\"5\"", "4294967296"],

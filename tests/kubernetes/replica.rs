@@ -67,11 +67,12 @@ pub async fn next_leader(replicas: &[Replica]) -> usize {
     eventually("one leads", async || leader(replicas)).await
 }
 
-/// A Lease that is free: made beforehand, so that nobody need wait for a holder that may be.
+/// A Lease that is free, as after a holder that gave it up: made beforehand, so that nobody need wait for a holder that may be.
 pub async fn free_lease(client: &Client, namespace: &str) -> Api<Lease> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let lease =
-        serde_json::from_value(json!({"metadata": {"name": "bllmp", "labels": {"kept": "yes"}}})).unwrap();
+    let lease = serde_json::from_value(json!({"metadata": {"name": "bllmp", "labels": {"kept": "yes"}},
+            "spec": {"renewTime": "2026-01-02T03:04:05.000006Z"}}))
+    .unwrap();
     leases.create(&PostParams::default(), &lease).await.unwrap();
     leases
 }

@@ -81,7 +81,7 @@ impl LeaseApi {
         }
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = record.holder.clone();
-        spec.lease_duration_seconds = i32::try_from(record.duration.as_secs()).ok();
+        spec.lease_duration_seconds = Some(i32::try_from(record.duration.as_secs()).unwrap_or(i32::MAX));
         spec.acquire_time = record.acquired.map(MicroTime);
         spec.renew_time = record.renewed.map(MicroTime);
         spec.lease_transitions = Some(record.transitions);

@@ -1,8 +1,9 @@
 //! Leader election as a pure machine: what was learned of the lease in, the next thing to do out.
 //!
 //! Invariant: a replica leads only until `sent + duration - margin` of its last renewal that worked, by its own clock, and
-//! takes a lease only `duration` after it saw that it had changed, by its own clock: never by times that others wrote. One
-//! that it had to make is of use only `duration` later: it may have been deleted under a holder that does not know yet.
+//! takes a lease only `duration` after it saw that it had changed, by its own clock: never by times that others wrote, nor
+//! sooner because somebody edited the lease. One that it had to make is of use only `duration` later: it may have been
+//! deleted under a holder that does not know yet.
 
 use std::time::Duration;
 
@@ -35,12 +36,21 @@ impl Terms {
 /// What a lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// `None`: it was given up.
+    /// `None`: it was given up, or somebody has edited it.
     pub(super) holder: Option<String>,
+    /// Zero: it does not say.
     pub(super) duration: Duration,
+    /// `None`, with `renewed`: it was given up, by one that led by it or had the right to.
     pub(super) acquired: Option<Timestamp>,
     pub(super) renewed: Option<Timestamp>,
     pub(super) transitions: i32,
+}
+
+impl Record {
+    /// Nobody leads by it. One that lost its holder to an edit still has its holder's time, or none at all.
+    fn is_given_up(&self) -> bool {
+        self.holder.is_none() && self.acquired.is_none() && self.renewed.is_some()
+    }
 }
 
 /// A lease that is there, or not.
@@ -104,16 +114,42 @@ pub(super) struct Machine {
     /// `seen` is what the API server has, for all we know.
     sure: bool,
     held: Option<Instant>,
+    /// Its last holder other than nobody, and for how long it took it: an edit makes that no less.
+    last: Option<Claim>,
     /// The lease that we made, by its time, and from when on we may lead by it.
     made: Option<(Timestamp, Instant)>,
-    /// It has asked for the lease, whether it got it or not: it may be the holder.
-    asked: bool,
-    leaving: bool,
+    /// Something was written, for all we know.
+    wrote: bool,
+    leaving: Option<Leaving>,
+}
+
+/// What one holder said last.
+#[derive(Debug)]
+struct Claim {
+    holder: String,
+    renewed: Option<Timestamp>,
+    duration: Duration,
+}
+
+/// On its way out.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    led: bool,
 }
 
 impl Machine {
     pub(super) fn new(me: String, terms: Terms) -> Self {
-        Self { me, terms, seen: None, sure: false, held: None, made: None, asked: false, leaving: false }
+        let (seen, held, last, made) = (None, None, None, None);
+        Self { me, terms, seen, sure: false, held, last, made, wrote: false, leaving: None }
+    }
+
+    /// Who keeps us waiting without having renewed for longer than we would be given, and for how long yet.
+    pub(super) fn overdue(&self, now: Instant) -> Option<(&str, Duration)> {
+        let (found, since) = self.seen.as_ref()?;
+        let Found::Lease { record: Record { holder: Some(holder), .. }, .. } = found else { return None };
+        let left = self.free_at(found, *since).saturating_duration_since(now);
+        let late = *holder != self.me && now > *since + self.terms.duration && !left.is_zero();
+        late.then_some((holder, left))
     }
 
     /// Until when it leads, if it does.
@@ -126,10 +162,9 @@ impl Machine {
         match input {
             Input::Woke if self.sure && self.held.is_some() => self.decide(now),
             Input::Woke => Action::Read,
-            Input::Leave if !self.asked => Action::Rest,
             Input::Leave => {
-                (self.leaving, self.held) = (true, None);
-                Action::Read
+                self.leaving = Some(Leaving { led: self.held.take().is_some() });
+                if self.wrote { Action::Read } else { Action::Rest }
             }
             Input::Read(None) => self.pause(now),
             Input::Read(Some(found)) => {
@@ -155,7 +190,7 @@ impl Machine {
     fn wrote(&mut self, found: Found, sent: Instant, now: Now) -> Action {
         let from = self.leads_from(&found, now.at);
         self.see(found, now.at);
-        if self.leaving {
+        if self.leaving.is_some() {
             return Action::Rest;
         }
         let end = sent + self.terms.duration;
@@ -180,6 +215,9 @@ impl Machine {
     }
 
     fn see(&mut self, found: Found, at: Instant) {
+        if let Found::Lease { record, .. } = &found {
+            self.hear(record);
+        }
         let same = |was: &Found| match (was, &found) {
             (Found::Nothing, Found::Nothing) => true,
             (Found::Lease { record: was, .. }, Found::Lease { record: is, .. }) => was == is,
@@ -190,38 +228,59 @@ impl Machine {
         self.sure = true;
     }
 
+    fn hear(&mut self, record: &Record) {
+        let Record { holder: Some(holder), renewed, duration, .. } = record else { return };
+        // Who renews says how long anew; all else is an edit.
+        let same = |last: &&Claim| last.holder == *holder && last.renewed == *renewed;
+        let known = self.last.as_ref().filter(same).map_or(Duration::ZERO, |last| last.duration);
+        let duration = known.max(*duration);
+        self.last = Some(Claim { holder: holder.clone(), renewed: *renewed, duration });
+    }
+
+    /// When a lease of another that was seen so at `since` may be taken.
+    fn free_at(&self, found: &Found, since: Instant) -> Instant {
+        let Found::Lease { record, .. } = found else { return since };
+        let last = self.last.as_ref().map_or(Duration::ZERO, |last| last.duration);
+        since + self.terms.duration.max(record.duration).max(last)
+    }
+
     fn decide(&mut self, now: Now) -> Action {
         let Some((found, since)) = self.seen.clone() else { return Action::Read };
+        let free_at = self.free_at(&found, since);
+        let leaving = self.leaving.is_some();
         match found {
-            Found::Nothing if self.leaving => Action::Rest,
+            Found::Nothing if leaving => Action::Rest,
             Found::Nothing => self.write(None, now),
             Found::Lease { version, record } => match &record.holder {
                 // It is ours: maybe by a write whose answer was lost.
                 Some(holder) if *holder == self.me => self.write(Some((version, record)), now),
-                _ if self.leaving => Action::Rest,
-                None => self.write(Some((version, record)), now),
-                Some(_) => {
+                _ if leaving => Action::Rest,
+                None if record.is_given_up() => self.write(Some((version, record)), now),
+                // Nobody else could have taken it while we lead.
+                None if self.held.is_some() => self.write(Some((version, record)), now),
+                _ => {
                     self.held = None;
-                    let end = since + record.duration;
-                    if now.at >= end {
+                    if now.at >= free_at {
                         return self.write(Some((version, record)), now);
                     }
-                    Action::Wait(end.min(now.at + self.terms.retry))
+                    Action::Wait(free_at.min(now.at + self.terms.retry))
                 }
             },
         }
     }
 
     fn write(&mut self, over: Option<(String, Record)>, now: Now) -> Action {
-        self.asked = true;
         let (over, before) = over.unzip();
         let mine = before.as_ref().is_some_and(|record| record.holder.as_ref() == Some(&self.me));
         let acquired = before.as_ref().and_then(|record| record.acquired).filter(|_| mine);
         let transitions = before.as_ref().map_or(0, |record| record.transitions);
+        // Of one that we made, and never led by, another may still think that it leads.
+        let given_up = self.leaving.is_some_and(|leaving| leaving.led || transitions > 0);
+        self.wrote = true;
         let record = Record {
-            holder: (!self.leaving).then(|| self.me.clone()),
+            holder: self.leaving.is_none().then(|| self.me.clone()),
             duration: self.terms.duration,
-            acquired: Some(acquired.unwrap_or(now.wall)),
+            acquired: (!given_up).then(|| acquired.unwrap_or(now.wall)),
             renewed: Some(renewed(before.as_ref(), now.wall)),
             // Zero only of a lease that its holder made. Giving it up and taking it then are one change of holders.
             transitions: transitions.saturating_add(i32::from(before.is_some() && !mine)),

@@ -78,6 +78,7 @@ pub fn elect(
             lease: LeaseApi::new(client, &namespace, config.lease_name.clone()),
             tell,
             leadership: leadership.clone(),
+            overdue: false,
             trouble: Trouble::new(
                 gauges.errors.clone(),
                 "leader election fails",
@@ -138,6 +139,8 @@ struct Candidate {
     leadership: Leadership,
     gauges: Gauges,
     trouble: Trouble,
+    /// The log knows that we wait for one that does not renew.
+    overdue: bool,
 }
 
 impl Candidate {
@@ -171,7 +174,23 @@ impl Candidate {
             self.gauges.changes.with_label_values(&[if leads { "leading" } else { "following" }]).inc();
             tracing::info!(leads, "leadership changed");
         }
+        self.tell_of_overdue(now.at);
         next
+    }
+
+    fn tell_of_overdue(&mut self, now: Instant) {
+        let overdue = self.machine.overdue(now);
+        if let Some((holder, left)) = overdue
+            && !self.overdue
+        {
+            let secs = left.as_secs();
+            tracing::warn!(
+                holder,
+                secs,
+                "the holder of the lease does not renew it, but has taken it for long"
+            );
+        }
+        self.overdue = overdue.is_some();
     }
 
     async fn act(&mut self, action: Action) -> Input {

@@ -1,5 +1,5 @@
-//! Replicas with clocks that drift, before an API server that loses, delays and repeats nothing but forgets leases: never
-//! two lead at once, and one does soon after faults end. Times are milliseconds of the one true clock.
+//! Replicas with clocks that drift, before an API server that loses, delays and repeats nothing but forgets leases, which
+//! somebody edits besides: never two lead at once, and one does soon after faults end. Times are milliseconds of the one true clock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -205,23 +205,36 @@ impl World {
     fn fault(&mut self) {
         let alive: Vec<_> = (0..self.replicas.len()).filter(|at| self.replicas[*at].alive).collect();
         let it = alive[self.rng.random_range(0..alive.len())];
-        match self.rng.random_range(0..10) {
+        match self.rng.random_range(0..14) {
             0..5 => self.replicas[it].reachable = !self.replicas[it].reachable,
             5 => {
                 self.replicas[it].alive = false;
                 self.join();
             }
-            6 if self.replicas[it].machine.held(self.clock(it).at).is_some() => self.step(it, Input::Leave),
+            6 => self.step(it, Input::Leave),
             7 => self.lease = None,
             // Somebody labels it.
-            8 => {
-                self.version += 1;
-                self.lease.iter_mut().for_each(|(version, _)| *version = self.version);
-            }
+            8 => self.edit(|_| {}),
+            9 => self.edit(|record| record.holder = None),
+            10 => self.edit(|record| record.duration = Duration::ZERO),
+            11 => self.edit(|record| record.duration = Duration::from_secs(1)),
+            12 => self.edit(|record| {
+                let (acquired, renewed) = (None, None);
+                *record =
+                    Record { holder: None, duration: Duration::ZERO, acquired, renewed, transitions: 0 };
+            }),
             _ => {}
         }
         let wait = self.rng.random_range(500..12_000);
         self.later(wait, Event::Fault);
+    }
+
+    fn edit(&mut self, edit: impl Fn(&mut Record)) {
+        self.version += 1;
+        self.lease.iter_mut().for_each(|(version, record)| {
+            *version = self.version;
+            edit(record);
+        });
     }
 
     /// What is still on its way in a partition is lost.

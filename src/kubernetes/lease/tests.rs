@@ -66,7 +66,7 @@ fn record(holder: Option<&str>, renewed: i64) -> Record {
     Record {
         holder: holder.map(Into::into),
         duration: TERMS.duration,
-        acquired: None,
+        acquired: holder.and(Timestamp::from_second(renewed).ok()),
         renewed: Timestamp::from_second(renewed).ok(),
         transitions: 4,
     }
@@ -200,21 +200,95 @@ fn a_lease_that_is_given_up_names_nobody() {
 }
 
 #[test]
-fn who_holds_nothing_leaves_at_once() {
+fn who_never_wrote_leaves_at_once() {
     let mut bench = Bench::new("me");
-    // No answer is waited for: the API server may be away.
-    bench.step(0.0, Input::Woke);
     bench.step(0.0, Input::Read(Some(lease(&record(Some("you"), 0)))));
     assert_eq!(bench.step(1.0, Input::Leave), Action::Rest);
 }
 
 #[test]
-fn who_may_hold_the_lease_looks_before_it_leaves() {
-    for found in [Found::Nothing, lease(&record(Some("you"), 0)), lease(&record(None, 0))] {
+fn who_holds_nothing_any_more_leaves_after_a_look() {
+    for found in [Found::Nothing, lease(&record(Some("you"), 3)), lease(&record(None, 3))] {
         let mut bench = Bench::new("me");
-        let asked = bench.step(0.0, Input::Read(Some(Found::Nothing)));
-        assert!(matches!(asked, Action::Write { .. }));
-        assert_eq!(bench.step(0.0, Input::Leave), Action::Read);
-        assert_eq!(bench.step(0.0, Input::Read(Some(found))), Action::Rest);
+        bench.take(0.0, lease(&record(None, 0)));
+        assert_eq!(bench.step(3.0, Input::Leave), Action::Read);
+        assert_eq!(bench.step(3.0, Input::Read(Some(found))), Action::Rest);
     }
+}
+
+/// It may have been deleted under a holder: who takes it next has to wait as well.
+#[test]
+fn a_lease_that_was_of_no_use_yet_is_not_given_up() {
+    let mut bench = Bench::new("me");
+    let made = bench.take(0.0, Found::Nothing);
+    bench.step(1.0, Input::Leave);
+    let Action::Write { record: left, .. } = bench.step(1.0, Input::Read(Some(lease(&made)))) else {
+        panic!()
+    };
+    let mut other = Bench::new("you");
+    assert_eq!(other.step(1.0, Input::Read(Some(lease(&left)))), other.wait(3.0));
+}
+
+/// A Lease without its holder, without anything, or of another duration.
+fn edits(of: &Record) -> [Record; 4] {
+    let nothing =
+        Record { holder: None, acquired: None, renewed: None, transitions: 0, duration: Duration::ZERO };
+    let lasting = |secs| Record { duration: Duration::from_secs(secs), ..of.clone() };
+    [Record { holder: None, ..of.clone() }, nothing, lasting(0), lasting(1)]
+}
+
+#[test]
+fn an_edit_frees_no_lease() {
+    for secs in [15, 60] {
+        let theirs = Record { duration: Duration::from_secs(secs), ..record(Some("you"), 0) };
+        for edited in edits(&theirs) {
+            let mut bench = Bench::new("me");
+            bench.step(0.0, Input::Read(Some(lease(&theirs))));
+            let due = 1.0 + secs as f64;
+            assert_eq!(bench.step(1.0, Input::Read(Some(lease(&edited)))), bench.wait(3.0), "{edited:?}");
+            assert_eq!(
+                bench.step(due - 1.0, Input::Read(Some(lease(&edited)))),
+                bench.wait(due),
+                "{edited:?}"
+            );
+            bench.take(due, lease(&edited));
+            assert!(bench.holds());
+        }
+    }
+}
+
+#[test]
+fn an_edit_is_waited_out_by_who_comes_after_it() {
+    for edited in edits(&record(Some("you"), 0)) {
+        let mut bench = Bench::new("me");
+        assert_eq!(bench.step(0.0, Input::Read(Some(lease(&edited)))), bench.wait(2.0), "{edited:?}");
+        bench.take(15.0, lease(&edited));
+    }
+}
+
+#[test]
+fn a_holder_takes_back_what_an_edit_took() {
+    let mut bench = Bench::new("me");
+    let mut mine = bench.take(0.0, lease(&record(None, 0)));
+    for edited in edits(&mine.clone()) {
+        mine = bench.take(4.0, lease(&edited));
+        assert!(bench.holds() && mine.duration == TERMS.duration);
+    }
+    // But not once it leads no longer.
+    let edited = edits(&mine)[0].clone();
+    assert_eq!(bench.step(30.0, Input::Read(Some(lease(&edited)))), bench.wait(32.0));
+}
+
+#[test]
+fn a_renewal_ends_what_an_edit_prolonged() {
+    let mut bench = Bench::new("me");
+    let long = Record { duration: Duration::from_secs(3600), ..record(Some("you"), 0) };
+    bench.step(0.0, Input::Read(Some(lease(&long))));
+    assert_eq!(bench.machine.overdue(bench.instant(15.0)), None);
+    let left = Duration::from_secs(3600 - 16);
+    assert_eq!(bench.machine.overdue(bench.instant(16.0)), Some(("you", left)));
+    let renewed = lease(&record(Some("you"), 1));
+    bench.step(17.0, Input::Read(Some(renewed.clone())));
+    assert_eq!(bench.machine.overdue(bench.instant(31.0)), None);
+    bench.take(32.0, renewed);
 }
