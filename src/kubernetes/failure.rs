@@ -105,6 +105,8 @@ pub enum Failure {
     NotServed,
     /// 404 for an object: it is gone.
     NotFound,
+    /// 404 for an object that is to be made: its namespace is not there.
+    NoNamespace(String),
     /// 409: somebody else has changed the object.
     Conflict,
     /// 410: the version asked for is forgotten.
@@ -119,6 +121,8 @@ pub enum Failure {
     Unreachable(String),
     /// Its answer is not what was asked for.
     Unreadable(String),
+    /// There is no way to ask for it.
+    Unaskable(String),
 }
 
 impl Failure {
@@ -128,7 +132,16 @@ impl Failure {
             Error::Api(status) => Self::of_status(&status, whole_kind),
             Error::SerdeError(error) => Self::Unreadable(error.to_string()),
             Error::FromUtf8(error) => Self::Unreadable(error.to_string()),
+            Error::BuildRequest(error) => Self::Unaskable(chain(&error)),
             error => Self::Unreachable(chain(&error)),
+        }
+    }
+
+    /// What a client error comes to where an object was to be made.
+    pub fn of_create(error: Error) -> Self {
+        match error {
+            Error::Api(status) if status.code == 404 => Self::NoNamespace(format!("404 {}", status.message)),
+            error => Self::of(error, false),
         }
     }
 
@@ -171,6 +184,7 @@ impl fmt::Display for ApiError {
             }
             Failure::NotServed => write!(f, "the API server does not serve {}", target.resource()),
             Failure::NotFound => write!(f, "`{verb}` on {target}: no such object"),
+            Failure::NoNamespace(why) => write!(f, "`{verb}` on {target}: the namespace is missing: {why}"),
             Failure::Conflict => write!(f, "`{verb}` on {target}: somebody else has changed it"),
             Failure::Expired => write!(f, "`{verb}` on {target}: the version asked for is forgotten"),
             Failure::Invalid(why) => write!(f, "the API server rejects `{verb}` on {target}: {why}"),
@@ -180,6 +194,7 @@ impl fmt::Display for ApiError {
                 write!(f, "the API server can't be reached (`{verb}` on {target}): {why}")
             }
             Failure::Unreadable(why) => write!(f, "the answer to `{verb}` on {target} can't be read: {why}"),
+            Failure::Unaskable(why) => write!(f, "the request `{verb}` on {target} can't be made: {why}"),
         }
     }
 }
@@ -210,6 +225,28 @@ mod tests {
         let status = Target::of::<InferenceWorkerSet>(Some("x")).status();
         assert!(
             said(status, 403).contains("on inferenceworkersets.kinference.buoyant.io/status in namespace")
+        );
+    }
+
+    #[test]
+    fn what_never_reached_the_api_server_says_so() {
+        let bad = kube::core::request::Error::Validation("why".into());
+        let failure = Failure::of(Error::BuildRequest(bad), false);
+        let said = ApiError { verb: Verb::List, target: Target::of::<Pod>(None), failure }.to_string();
+        assert!(
+            said.starts_with("the request `list` on pods can't be made: ") && said.ends_with("why"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_namespace_that_is_missing_is_told_by_the_api_server() {
+        let status = Status::failure("namespaces \"x\" not found", "NotFound").with_code(404).boxed();
+        let failure = Failure::of_create(Error::Api(status));
+        let said = ApiError { verb: Verb::Create, target: Target::of::<Pod>(Some("x")), failure }.to_string();
+        assert_eq!(
+            said,
+            "`create` on pods in namespace `x`: the namespace is missing: 404 namespaces \"x\" not found"
         );
     }
 

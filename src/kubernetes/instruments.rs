@@ -76,6 +76,7 @@ impl Failure {
             Self::Forbidden(_) => "forbidden",
             Self::NotServed => "not_served",
             Self::NotFound => "not_found",
+            Self::NoNamespace(_) => "no_namespace",
             Self::Conflict => "conflict",
             Self::Expired => "expired",
             Self::Invalid(_) => "invalid",
@@ -83,6 +84,7 @@ impl Failure {
             Self::TimedOut => "timed_out",
             Self::Unreachable(_) => "unreachable",
             Self::Unreadable(_) => "unreadable",
+            Self::Unaskable(_) => "unaskable",
         }
     }
 }

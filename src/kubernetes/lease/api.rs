@@ -49,9 +49,8 @@ impl LeaseApi {
         match came {
             Ok(lease) => Ok(Written::Done(self.found(lease))),
             Err(error) => match self.error(verb, error) {
-                // A namespace that is not there is 404 as well, but only for what is to be made in it.
                 ApiError { failure: Failure::Conflict, .. } => Ok(Written::Conflict),
-                ApiError { failure: Failure::NotFound, .. } if verb == Verb::Update => Ok(Written::Conflict),
+                ApiError { failure: Failure::NotFound, .. } => Ok(Written::Conflict),
                 error => Err(error),
             },
         }
@@ -63,7 +62,11 @@ impl LeaseApi {
     }
 
     fn error(&self, verb: Verb, error: Error) -> ApiError {
-        ApiError { verb, target: self.target.clone(), failure: Failure::of(error, false) }
+        let failure = match verb {
+            Verb::Create => Failure::of_create(error),
+            _ => Failure::of(error, false),
+        };
+        ApiError { verb, target: self.target.clone(), failure }
     }
 
     fn found(&mut self, lease: Lease) -> Found {
@@ -81,12 +84,17 @@ impl LeaseApi {
         }
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = record.holder.clone();
-        spec.lease_duration_seconds = Some(i32::try_from(record.duration.as_secs()).unwrap_or(i32::MAX));
+        spec.lease_duration_seconds = Some(seconds(record.duration));
         spec.acquire_time = record.acquired.map(MicroTime);
         spec.renew_time = record.renewed.map(MicroTime);
         spec.lease_transitions = Some(record.transitions);
         lease
     }
+}
+
+/// Never none: that would be read as no time at all.
+fn seconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)
 }
 
 fn record(spec: Option<&LeaseSpec>) -> Record {
@@ -109,6 +117,15 @@ mod tests {
 
     fn lease(spec: serde_json::Value) -> Lease {
         serde_json::from_value(json!({"spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_long_duration_is_written_and_a_missing_one_is_none() {
+        assert_eq!(seconds(Duration::from_secs(3_000_000_000)), i32::MAX);
+        for spec in [json!({}), json!({"leaseDurationSeconds": 0}), json!({"leaseDurationSeconds": -5})] {
+            assert_eq!(record(lease(spec).spec.as_ref()).duration, Duration::ZERO);
+        }
+        assert_eq!(record(None).duration, Duration::ZERO);
     }
 
     #[test]
