@@ -60,6 +60,20 @@ pub(super) enum Found {
     Nothing,
 }
 
+impl Found {
+    /// Nobody has taken or renewed it meanwhile. A record without a time, after an edit, may come back: there the version
+    /// tells, which labels change too.
+    fn is_still(&self, now: &Self) -> bool {
+        match (self, now) {
+            (Self::Nothing, Self::Nothing) => true,
+            (Self::Lease { version: was, record: before }, Self::Lease { version: is, record }) => {
+                before == record && (record.renewed.is_some() || was == is)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Written {
@@ -218,12 +232,7 @@ impl Machine {
         if let Found::Lease { record, .. } = &found {
             self.hear(record);
         }
-        let same = |was: &Found| match (was, &found) {
-            (Found::Nothing, Found::Nothing) => true,
-            (Found::Lease { record: was, .. }, Found::Lease { record: is, .. }) => was == is,
-            _ => false,
-        };
-        let since = self.seen.take().filter(|(was, _)| same(was)).map_or(at, |(_, since)| since);
+        let since = self.seen.take().filter(|(was, _)| was.is_still(&found)).map_or(at, |(_, since)| since);
         self.seen = Some((found, since));
         self.sure = true;
     }

@@ -276,5 +276,5 @@ fn the_simulation_has_many_leaders() {
         world.run_until(FAULTS).unwrap();
         world.terms
     };
-    assert!((0..10).map(terms).sum::<usize>() > 40);
+    assert!((0..20).map(terms).sum::<usize>() > 60);
 }

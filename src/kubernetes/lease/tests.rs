@@ -292,3 +292,13 @@ fn a_renewal_ends_what_an_edit_prolonged() {
     assert_eq!(bench.machine.overdue(bench.instant(31.0)), None);
     bench.take(32.0, renewed);
 }
+
+#[test]
+fn two_edits_alike_are_waited_out_each() {
+    let mut bench = Bench::new("me");
+    let nothing = edits(&record(None, 0))[1].clone();
+    let at = |version: &str| Found::Lease { version: version.into(), record: nothing.clone() };
+    bench.step(0.0, Input::Read(Some(at("1"))));
+    assert_eq!(bench.step(14.0, Input::Read(Some(at("1")))), bench.wait(15.0));
+    assert_eq!(bench.step(15.0, Input::Read(Some(at("3")))), bench.wait(17.0), "2 was a holder's");
+}
