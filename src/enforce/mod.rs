@@ -143,7 +143,7 @@ impl Enforcer {
         self.to.store(Some(Arc::new(policies)));
         self.known.store(true, Ordering::Relaxed);
         self.instruments.applied(&standings);
-        self.news.tell(&standings, &self.instruments);
+        self.news.tell((&standings, sources.declared.len()), &self.instruments);
         self.standings = standings;
     }
 

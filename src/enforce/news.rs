@@ -11,7 +11,8 @@ use crate::policy::{FieldPath, Problem, Standing, in_one_line};
 /// What has been told.
 #[derive(Default)]
 pub(super) struct News {
-    told: BTreeMap<String, Words>,
+    /// By what a resource is called, and whether it is of a file: the cluster may have one of the same name.
+    told: BTreeMap<(bool, String), Words>,
 }
 
 #[derive(Clone, Default, PartialEq)]
@@ -21,16 +22,17 @@ struct Words {
 }
 
 impl News {
-    /// Tells what is new.
-    pub(super) fn tell(&mut self, standings: &[Standing], instruments: &Instruments) {
+    /// Tells what is new; the first `of_files` are of files.
+    pub(super) fn tell(&mut self, (standings, of_files): (&[Standing], usize), instruments: &Instruments) {
         let before = std::mem::take(&mut self.told);
-        for standing in standings {
+        for (index, standing) in standings.iter().enumerate() {
             let resource = format!("{} {}", standing.kind, standing.key);
             let words = Words {
                 rejected: in_one_line(&standing.rejected),
                 unresolved: in_one_line(&standing.unresolved),
             };
-            let known = before.get(&resource).cloned().unwrap_or_default();
+            let of_file = index < of_files;
+            let known = before.get(&(of_file, resource.clone())).cloned().unwrap_or_default();
             if !words.rejected.is_empty() && words.rejected != known.rejected {
                 instruments.count(Change::Refused);
                 let (why, active) = (&words.rejected, standing.active);
@@ -42,7 +44,7 @@ impl News {
             if words == Words::default() && words != known {
                 tracing::info!(resource, "the resource is in force, and all that it names exists");
             }
-            self.told.entry(resource).or_insert(words);
+            self.told.insert((of_file, resource), words);
         }
         tracing::info!(resources = standings.len(), "policies are in force");
     }

@@ -1,5 +1,5 @@
-//! Policies from files, through the real Envoy: which pool a request comes to its route says, and who asks an
-//! authenticating filter, for which a header mutation stands in.
+//! Policies, from files and from a real API server, through the real Envoy: which pool a request comes to its route says, and
+//! who asks an authenticating filter, for which a header mutation stands in.
 
 use std::{fs, path::Path, time::Duration};
 

@@ -163,15 +163,19 @@ async fn what_is_declared_is_in_force_and_its_status_says_so() {
     what_an_object_names_may_come_and_go(&site).await;
     names_are_of_one(&site).await;
 
+    site.put::<InferencePool>("last", pool("s")).await;
+    site.says::<InferencePool>("last", "Accepted", ("True", "")).await;
     let rendered = site.metrics.render();
     let gauge = |kind: &str, standing: &str, count: usize| {
         let line =
             format!("kinference_policy_resources{{kind=\"{kind}\",standing=\"{standing}\"}} {count}\n");
         assert!(rendered.contains(&line), "{line}{rendered}");
     };
-    gauge("InferencePool", "in_force", 3);
+    gauge("InferencePool", "in_force", 4);
     gauge("InferencePool", "rejected", 2);
     gauge("GatewayBackend", "in_force", 1);
+    let refused = "kinference_policy_changes_total{outcome=\"refused\"} 5\n";
+    assert!(rendered.contains(refused), "each refusal counts once\n{rendered}");
     eventually("all is said", async || {
         site.metrics.render().contains("kinference_kubernetes_statuses_pending 0\n").then_some(())
     })
