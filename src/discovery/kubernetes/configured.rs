@@ -61,7 +61,7 @@ pub async fn follow_pool(
         loop {
             if watched.is_synced() {
                 let found = found(&watched, &pool);
-                let existed = std::mem::replace(&mut exists, Some(found.is_some()));
+                let existed = exists.replace(found.is_some());
                 if existed != exists {
                     tell(&set.name, &pool, found.is_some());
                 }
