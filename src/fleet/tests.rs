@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     config::{Profile, Topology},
-    types::WorkerId,
+    types::{RemovedReason, WorkerId},
 };
 
 fn set(name: &str) -> Arc<WorkerSet> {
@@ -266,4 +266,26 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_worker_is_unavailable_for_the_first_reason_that_holds() {
+    let registry = Registry::default();
+    let unavailable = |availability| {
+        let ours = Worker { availability, ..worker(&set("s"), 1, 1) };
+        registry.replace_set("s", vec![ours]).unwrap();
+        registry.get(WorkerId(1)).unwrap().unavailable()
+    };
+    assert_eq!(unavailable(Availability::NotReady), Some(RemovedReason::NotReady));
+    assert_eq!(unavailable(Availability::Terminating), Some(RemovedReason::Terminating));
+    assert_eq!(unavailable(Availability::Ready), None);
+    let status = registry.get(WorkerId(1)).unwrap().status.clone();
+    for _ in 0..FAILURES_TO_FAIL {
+        status.record(true);
+    }
+    assert_eq!(unavailable(Availability::Ready), Some(RemovedReason::Failing));
+    status.asleep.store(true, Ordering::Relaxed);
+    assert_eq!(unavailable(Availability::Ready), Some(RemovedReason::Asleep));
+    status.kv.store(Arc::new(KvState::Evicted("why".into())));
+    assert_eq!(unavailable(Availability::NotReady), Some(RemovedReason::Evicted));
 }
