@@ -32,7 +32,11 @@ impl News {
                 unresolved: in_one_line(&standing.unresolved),
             };
             let of_file = index < of_files;
-            let known = before.get(&(of_file, resource.clone())).cloned().unwrap_or_default();
+            let known = before.get(&(of_file, resource.clone()));
+            if let (None, Some(why)) = (known, standing.unserved()) {
+                tracing::warn!(resource, why, "a resource has no effect");
+            }
+            let known = known.cloned().unwrap_or_default();
             if !words.rejected.is_empty() && words.rejected != known.rejected {
                 instruments.count(Change::Refused);
                 let (why, active) = (&words.rejected, standing.active);

@@ -24,6 +24,9 @@ pub struct Standing {
     pub suspicious: Vec<Problem>,
 }
 
+/// What there is to know of providers, until requests are sent to them.
+const UNSERVED: &str = "this version of Kinference sends no request to a provider";
+
 /// A condition of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -38,6 +41,11 @@ pub struct Condition {
 }
 
 impl Standing {
+    /// What keeps a sound resource from doing what it is for.
+    pub fn unserved(&self) -> Option<&'static str> {
+        (self.kind == "InferenceProvider" && self.rejected.is_empty()).then_some(UNSERVED)
+    }
+
     /// What the status says. Of the Secret that a provider refers to, nothing is known here.
     pub fn conditions(&self) -> Vec<Condition> {
         let resolved = (self.kind != "InferenceProvider").then(|| self.resolved());
@@ -55,6 +63,7 @@ impl Standing {
             holds,
             reason: if holds { "Accepted" } else { "Invalid" },
             message: match holds {
+                true if self.unserved().is_some() => format!("sound, but {UNSERVED}"),
                 true if self.suspicious.is_empty() => "in force".into(),
                 true => format!("in force, but {}", in_one_line(&self.suspicious)),
                 false => format!("{}{stays}", in_one_line(&self.rejected)),
@@ -98,7 +107,8 @@ mod tests {
         let all = said(&standing("InferencePool"));
         let resolved = (true, "ResolvedRefs", "all that it names exists".to_owned());
         assert_eq!(all, [(true, "Accepted", "in force".to_owned()), resolved]);
-        assert_eq!(said(&standing("InferenceProvider")).len(), 1);
+        let provider = said(&standing("InferenceProvider"));
+        assert!(matches!(&provider[..], [(true, "Accepted", message)] if message.ends_with(UNSERVED)));
     }
 
     #[test]
