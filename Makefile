@@ -34,12 +34,16 @@ test: ## All tests, with the real Envoy, grpcurl, helm and kubectl
 
 # KINFERENCE_TEST_KUBECONFIG names a cluster to test against, KINFERENCE_TEST_APISERVER a folder with two programs:
 # `start DIR` starts an API server with its state under DIR and prints an admin kubeconfig, `stop DIR` ends it.
+KUBERNETES := binary(token_review) | binary(kubernetes) | binary(kubernetes_discovery) | binary(crds) | binary(charts) \
+	| (binary(e2e) & (test(/^cluster/) | test(/^replicas/) | test(/^polic/)))
+
 .PHONY: test-kubernetes
 test-kubernetes: ## Only the tests with a real Kubernetes API server
 	@[[ -n "$${KINFERENCE_TEST_KUBECONFIG:-}$${KINFERENCE_TEST_APISERVER:-}" ]] || echo "SKIPPED: what needs a Kubernetes API server"; \
 	$(NEXTEST); \
 	set -x; \
-	"$${nextest[@]}" run --locked --features sim --no-fail-fast --test token_review --test kubernetes --test kubernetes_discovery --test crds
+	KINFERENCE_TEST_ENVOY=$$($(TOOL) envoy) KINFERENCE_TEST_HELM=$$($(TOOL) helm) KINFERENCE_TEST_KUBECTL=$$($(TOOL) kubectl) \
+	"$${nextest[@]}" run --locked --features sim --all-targets --no-fail-fast -E '$(KUBERNETES)'
 
 # What is derived from the chart: look at the difference before it is committed.
 .PHONY: charts
