@@ -1,11 +1,6 @@
 //! Which workers may serve a request at all. The same for every kind of pick.
 
-use std::sync::atomic::Ordering;
-
-use crate::{
-    fleet::{Availability, Member},
-    types::RemovedReason,
-};
+use crate::{fleet::Member, types::RemovedReason};
 
 /// What a request demands of a worker.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,19 +30,8 @@ pub fn eligible(member: &Member, demand: Demand<'_>) -> Result<(), RemovedReason
     if demand.exclude.iter().any(|e| **e == *member.worker.endpoint) {
         return Err(RemovedReason::Excluded);
     }
-    if member.status.is_evicted() {
-        return Err(RemovedReason::Evicted);
-    }
-    match member.worker.availability {
-        Availability::Ready => {}
-        Availability::NotReady => return Err(RemovedReason::NotReady),
-        Availability::Terminating => return Err(RemovedReason::Terminating),
-    }
-    if member.status.asleep.load(Ordering::Relaxed) {
-        return Err(RemovedReason::Asleep);
-    }
-    if member.failing() {
-        return Err(RemovedReason::Failing);
+    if let Some(reason) = member.unavailable() {
+        return Err(reason);
     }
     let longest = served.flatten().and_then(|served| served.max_model_len);
     // The engine needs room for one token of output.
