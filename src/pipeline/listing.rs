@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::unknown_model;
 use crate::{
     policy::eval::Pool,
-    types::{ErrorKind, ErrorShape, Rejection},
+    types::{ErrorShape, Rejection},
 };
 
 /// Who is said to own a published model.
@@ -29,11 +30,7 @@ pub(super) fn listing(
     };
     match pool.find(name, tenant) {
         Some(_) => Ok(one(name, shape)),
-        None => {
-            let message =
-                format!("The model `{}` does not exist.", name.chars().take(200).collect::<String>());
-            Err(Rejection::new(ErrorKind::ModelNotFound, message))
-        }
+        None => Err(unknown_model(name)),
     }
 }
 

@@ -11,10 +11,6 @@ use crate::{
 
 use super::{Incoming, field::Backing};
 
-/// Names that an error tells at most, and the most characters of each.
-const MOST_NAMES: usize = 32;
-const LONGEST_NAME: usize = 200;
-
 /// A request's pool.
 pub(super) struct InPool {
     pub pool: Arc<Pool>,
@@ -68,18 +64,5 @@ impl InPool {
 }
 
 fn not_published(pool: &Pool, model: &str, tenant: Option<&str>) -> Rejection {
-    let cut = |name: &str| name.chars().take(LONGEST_NAME).collect::<String>();
-    let mut names = pool.names(tenant);
-    let mut listed: Vec<_> = names.by_ref().take(MOST_NAMES).map(|name| format!("`{}`", cut(name))).collect();
-    let more = names.count();
-    if more > 0 {
-        listed.push(format!("{more} more"));
-    }
-    let there = if listed.is_empty() {
-        "There are none.".into()
-    } else {
-        format!("There are: {}.", listed.join(", "))
-    };
-    let message = format!("The model `{}` does not exist. {there}", cut(model));
-    Rejection::new(ErrorKind::ModelNotFound, message)
+    Rejection::new(ErrorKind::ModelNotFound, pool.unpublished(model, tenant))
 }

@@ -1,5 +1,6 @@
-//! What several kinds have: references, bounds, costs.
+//! What several kinds have: references, bounds, costs, a status.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -129,4 +130,19 @@ fn between() -> serde_json::Value {
 
 fn either() -> serde_json::Value {
     rule("has(self.above) || has(self.below)", "give `above`, `below` or both")
+}
+
+/// What Kinference says of a resource.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceStatus {
+    /// The generation that this status is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The generation in force: the last valid one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_generation: Option<i64>,
+    /// `Accepted`, `ResolvedRefs`.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }

@@ -16,19 +16,18 @@ mod text;
 mod worker_set;
 
 pub use common::{
-    Bounds, CountRange, LocalReference, PercentBounds, Statistic, StatisticBounds, StatisticPercentBounds,
-    TokenCost,
+    Bounds, CountRange, LocalReference, PercentBounds, ResourceStatus, Statistic, StatisticBounds,
+    StatisticPercentBounds, TokenCost,
 };
 pub use definitions::{UnknownKind, definitions, kinds, write_yaml, yaml};
 pub use gateway_backend::{GatewayBackend, GatewayBackendSpec, GatewayBackendStatus};
-pub use policy::{InferencePolicy, InferencePolicySpec, InferencePolicyStatus, OnEmpty, Rejection, Rule};
+pub use policy::{InferencePolicy, InferencePolicySpec, OnEmpty, Rejection, Rule};
 pub use pool::{
-    Backend, InferencePool, InferencePoolSpec, InferencePoolStatus, ProviderBackend, PublishedModel,
-    WorkerSetBackend,
+    Backend, InferencePool, InferencePoolSpec, ProviderBackend, PublishedModel, WorkerSetBackend,
 };
 pub use provider::{
-    CredentialMode, Credentials, InferenceProvider, InferenceProviderSpec, InferenceProviderStatus,
-    ProviderApi, ProviderModel, SecretReference,
+    CredentialMode, Credentials, InferenceProvider, InferenceProviderSpec, ProviderApi, ProviderModel,
+    SecretReference,
 };
 pub use rule_match::{PoolMatch, RuleMatch, TagMatch};
 pub use step::{CandidateKind, CandidateMatch, Measure, Step};

@@ -1,12 +1,11 @@
 //! InferencePolicy: rules for the requests of a pool, in order.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    common::LocalReference,
+    common::{LocalReference, ResourceStatus},
     rule_match::RuleMatch,
     step::Step,
     text::{Label, rule_at},
@@ -22,7 +21,7 @@ use super::{
     shortname = "ipol",
     category = "kinference",
     namespaced,
-    status = "InferencePolicyStatus",
+    status = "ResourceStatus",
     derive = "Default",
     derive = "PartialEq",
     doc = "Rules for the requests of a pool. The first that matches a request decides.",
@@ -106,19 +105,4 @@ impl Default for Rejection {
     fn default() -> Self {
         Self { status: 503, message: "the policy leaves nothing that may serve this request".into() }
     }
-}
-
-/// What Kinference says of a policy.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct InferencePolicyStatus {
-    /// The generation that this status is of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The generation in force: the last valid one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub active_generation: Option<i64>,
-    /// `Accepted`, `ResolvedRefs`.
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
 }

@@ -1,12 +1,11 @@
 //! InferencePool: the models that are published, and what is behind each.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    common::TokenCost,
+    common::{ResourceStatus, TokenCost},
     text::{ObjectName, Word, WorkerSetName, rule, rule_at},
 };
 
@@ -20,7 +19,7 @@ use super::{
     shortname = "ipool",
     category = "kinference",
     namespaced,
-    status = "InferencePoolStatus",
+    status = "ResourceStatus",
     derive = "Default",
     derive = "PartialEq",
     doc = "The models that are published, and what is behind each.",
@@ -107,19 +106,4 @@ pub struct ProviderBackend {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Word>")]
     pub model: Option<String>,
-}
-
-/// What Kinference says of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct InferencePoolStatus {
-    /// The generation that this status is of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The generation in force: the last valid one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub active_generation: Option<i64>,
-    /// `Accepted`, `ResolvedRefs`.
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
 }

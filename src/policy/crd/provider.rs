@@ -1,12 +1,11 @@
 //! InferenceProvider: an endpoint outside the cluster that serves models for money.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    common::TokenCost,
+    common::{ResourceStatus, TokenCost},
     text::{HeaderName, HostName, ObjectName, PathPrefix, SecretKey, Word, rule, rule_at},
 };
 
@@ -20,7 +19,7 @@ use super::{
     shortname = "iprov",
     category = "kinference",
     namespaced,
-    status = "InferenceProviderStatus",
+    status = "ResourceStatus",
     derive = "Default",
     derive = "PartialEq",
     doc = "An endpoint outside the cluster that serves models.",
@@ -148,19 +147,4 @@ pub struct SecretReference {
     /// The key in it.
     #[schemars(with = "SecretKey")]
     pub key: String,
-}
-
-/// What Kinference says of a provider.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct InferenceProviderStatus {
-    /// The generation that this status is of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The generation in force: the last valid one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub active_generation: Option<i64>,
-    /// `Accepted`, `ResolvedRefs`.
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
 }

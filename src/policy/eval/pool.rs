@@ -10,6 +10,10 @@ use super::{
 };
 use crate::types::Api;
 
+/// Names that an error tells at most, and the most characters of each.
+const MOST_NAMES: usize = 32;
+const LONGEST_NAME: usize = 200;
+
 /// A resource's namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -119,6 +123,24 @@ impl Pool {
     /// The names that the tenant may ask for.
     pub fn names(&self, tenant: Option<&str>) -> impl Iterator<Item = &Arc<str>> {
         self.models.iter().filter(move |model| model.admits(tenant)).map(|model| &model.name)
+    }
+
+    /// What a client is told who asks for a model that is not there for the tenant.
+    pub fn unpublished(&self, model: &str, tenant: Option<&str>) -> String {
+        let cut = |name: &str| name.chars().take(LONGEST_NAME).collect::<String>();
+        let mut names = self.names(tenant);
+        let mut listed: Vec<_> =
+            names.by_ref().take(MOST_NAMES).map(|name| format!("`{}`", cut(name))).collect();
+        let more = names.count();
+        if more > 0 {
+            listed.push(format!("{more} more"));
+        }
+        let there = if listed.is_empty() {
+            "There are none.".into()
+        } else {
+            format!("There are: {}.", listed.join(", "))
+        };
+        format!("The model `{}` does not exist. {there}", cut(model))
     }
 
     /// The rules that decide over a request for the model with that index: the first that matches, and, as long as such

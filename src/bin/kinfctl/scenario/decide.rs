@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kinference::{
-    policy::eval::{self, Pool, Request, RuleTrace},
+    policy::eval::{self, Request, RuleTrace},
     route::{pick, rank},
     types,
 };
@@ -59,7 +59,7 @@ pub fn decide(world: &World, fleet: &Fleet, asked: &Asked) -> Decision {
     let pool = &world.pool;
     let tenant = asked.tenant.as_deref();
     let Some(model) = pool.find(&asked.model, tenant) else {
-        return rejected(404, unknown_model(pool, asked));
+        return rejected(404, pool.unpublished(&asked.model, asked.tenant.as_deref()));
     };
     let (candidates, known) = candidates(world, fleet, (model, asked));
     let request = Request {
@@ -100,16 +100,6 @@ fn rejected(status: u16, message: String) -> Decision {
         trace: Vec::new(),
         verdict: Verdict::Rejected { status, message },
     }
-}
-
-fn unknown_model(pool: &Pool, asked: &Asked) -> String {
-    let names: Vec<_> = pool.names(asked.tenant.as_deref()).map(|name| format!("`{name}`")).collect();
-    let there = if names.is_empty() {
-        "There are none.".to_owned()
-    } else {
-        format!("There are: {}.", names.join(", "))
-    };
-    format!("The model `{}` does not exist. {there}", asked.model)
 }
 
 /// What the picker may pick of candidates that are left.
