@@ -38,7 +38,7 @@ use crate::{
     fleet::Registry,
     kubernetes::Release,
     load::LoadTable,
-    observe::Metrics,
+    observe::{Decisions, Metrics},
     prompt::{Tokenizers, http_client},
     serve::{self, Tls, tls::TlsFiles},
 };
@@ -112,6 +112,7 @@ pub struct App {
     index: Arc<CacheIndex>,
     load: Arc<LoadTable>,
     tokenizers: Arc<Tokenizers>,
+    decisions: Arc<Decisions>,
     client: reqwest::Client,
     tls: Option<(Tls, TlsFiles)>,
     kubernetes: Option<Kubernetes>,
@@ -137,6 +138,7 @@ impl App {
         };
         Ok(Self {
             registry: Arc::default(),
+            decisions: Arc::default(),
             index: CacheIndex::new(&metrics),
             load: LoadTable::new(config.metrics_poll, &metrics),
             tokenizers: Tokenizers::new(config.tokenize.clone(), client.clone(), &metrics),

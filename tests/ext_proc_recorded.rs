@@ -97,7 +97,7 @@ impl Run {
         match reply {
             Reply::RequestHeaders(edit) => {
                 self.headers += 1;
-                self.destination = edit.pick.map(|pick| pick.destination);
+                self.destination = edit.pick.and_then(|pick| pick.destination);
             }
             Reply::RequestChunk(chunk) => {
                 self.request_out.extend_from_slice(&chunk.bytes);

@@ -90,6 +90,7 @@ impl App {
             index: self.index.clone(),
             load: self.load.clone(),
             tokenizers: self.tokenizers.clone(),
+            decisions: self.decisions.clone(),
         };
         Pipeline::new(&self.config, rooms, &self.metrics)
     }

@@ -1,6 +1,11 @@
-//! The metrics registry that every room registers its own metrics with.
+//! What is to be seen of the work: the metrics registry that every room registers its own metrics with, and the latest
+//! decisions.
+
+mod decisions;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector};
+
+pub use decisions::{Decisions, Kept};
 
 /// Where metrics are registered and rendered. Cheap to clone.
 #[derive(Clone, Default)]

@@ -1,18 +1,21 @@
 //! Predict, pick and reserve, under one lock: a burst of equal prompts sees each other's reservations.
 
+use tokio::time::Instant;
+
 use crate::{
     fleet::Member,
     load::{Claim, LoadView, Pick},
     route::{Choice, Cost, Demand, assume_worst, pick, predict, rank, replica},
-    types::{Candidate, Decision, Degradation, ErrorKind, Rejection, RemovedReason},
+    types::{Candidate, Decision, Degradation, ErrorKind, Rejection, RemovedReason, Stage},
 };
 
 use super::{
     Field, Incoming, Pipeline, Placement, Subject,
+    clock::Clock,
     field::Seat,
     no_worker,
     pools::InPool,
-    rules::{self, Left, Rules},
+    rules::{self, Left},
     tokens::{Held, Prompts},
 };
 
@@ -30,15 +33,22 @@ pub(super) struct Asked<'a> {
 pub(super) fn choose(
     pipeline: &Pipeline,
     asked: &Asked<'_>,
-    mut field: Field,
-    prompts: &Prompts,
+    (mut field, prompts): (Field, &Prompts),
+    clock: &mut Clock,
 ) -> Result<Placement, Rejection> {
     settle(pipeline, &mut field, prompts)?;
     let table = &pipeline.rooms.load;
     let about = (asked.incoming, asked.subject, prompts.tokens());
-    let rules = asked.pool.and_then(|pool| rules::matched(pool, about, (&field.seats, table)));
+    let match_rules =
+        |pool| clock.during(Stage::Policy, || rules::matched(pool, about, (&field.seats, table)));
+    let rules = asked.pool.and_then(match_rules);
     let mut load = table.lock();
-    let Left { mut candidates, taken, ruled } = left(&field, (&load, prompts), rules.as_ref())?;
+    let (candidates, others) = clock.during(Stage::Predict, || predicted(&field, (&load, prompts)));
+    let Left { mut candidates, taken, ruled } = match &rules {
+        Some(rules) => clock.during(Stage::Policy, || rules.run(candidates, &others))?,
+        None => Left::all(candidates),
+    };
+    let picking = Instant::now();
     rank(&mut candidates);
     let best = candidates.first().ok_or_else(no_worker)?;
     let leader = seat_of(&field, best).ok_or_else(no_worker)?;
@@ -46,8 +56,9 @@ pub(super) fn choose(
     let chosen = &candidates[choice.chosen];
     let winner = seat_of(&field, chosen).ok_or_else(no_worker)?;
     let held = prompts.on(winner);
-    let reservation = load.reserve(chosen.id, claim(asked.subject, chosen, held));
+    let reservation = load.reserve(winner.member.worker.id, claim(asked.subject, chosen, held));
     drop(load);
+    clock.passed(Stage::Pick, picking);
     let winner = winner.member.clone();
     let decision = Decision {
         model: asked.subject.model.clone(),
@@ -64,24 +75,21 @@ pub(super) fn choose(
     Ok(Placement::new(pipeline, decision, (winner, reservation)))
 }
 
-/// The candidates of a field that the rules leave.
-fn left(
-    field: &Field,
-    (load, prompts): (&Pick<'_>, &Prompts),
-    rules: Option<&Rules<'_>>,
-) -> Result<Left, Rejection> {
+/// The candidates of a field, and what else rules look at.
+fn predicted(field: &Field, (load, prompts): (&Pick<'_>, &Prompts)) -> (Vec<Candidate>, Vec<Other>) {
     let (mut candidates, others): (Vec<_>, Vec<_>) =
         field.seats.iter().map(|seat| candidate(seat, load, prompts)).unzip();
     assume_worst(&mut candidates);
-    match rules {
-        Some(rules) => rules.run(candidates, &others),
-        None => Ok(Left::all(candidates)),
-    }
+    (candidates, others)
 }
+
+/// The index of a candidate's backend, and the age of its load.
+type Other = (usize, Option<f64>);
 
 /// Where a candidate sits.
 fn seat_of<'f>(field: &'f Field, candidate: &Candidate) -> Option<&'f Seat> {
-    field.seats.iter().find(|seat| seat.member.worker.id == candidate.id && seat.model == candidate.model)
+    let id = candidate.target.worker()?.id;
+    field.seats.iter().find(|seat| seat.member.worker.id == id && seat.model == candidate.model)
 }
 
 fn claim(subject: &Subject, chosen: &Candidate, held: Option<&Held>) -> Claim {
@@ -126,8 +134,7 @@ fn is_same(before: &Member, now: &Member) -> bool {
     before.endpoint == now.endpoint && before.model_name == now.model_name && before.set.name == now.set.name
 }
 
-/// A candidate, and what else rules look at: the index of its backend and the age of its load.
-fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> (Candidate, (usize, Option<f64>)) {
+fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> (Candidate, Other) {
     let worker = &seat.member.worker;
     let profile = &worker.set.profile;
     let view = load.view(worker.id);
@@ -146,10 +153,7 @@ fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> (Candidate, (us
         load: &view,
     });
     let candidate = Candidate {
-        id: worker.id,
-        worker: worker.name.clone(),
-        workerset: worker.set.name.clone(),
-        endpoint: worker.endpoint.clone(),
+        target: seat.target(),
         model: seat.model.clone(),
         overlap,
         prediction,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     fleet::{Member, Snapshot},
     route::{Demand, eligible},
-    types::{Removed, RemovedReason, WorkerId},
+    types::{Removed, RemovedReason, Target, WorkerId, WorkerTarget},
 };
 
 /// A worker that may serve a request.
@@ -38,6 +38,17 @@ pub(super) struct Field {
 }
 
 impl Seat {
+    /// As a decision names it.
+    pub fn target(&self) -> Target {
+        let worker = &self.member.worker;
+        Target::Worker(WorkerTarget {
+            id: worker.id,
+            name: worker.name.clone(),
+            workerset: worker.set.name.clone(),
+            endpoint: worker.endpoint.clone(),
+        })
+    }
+
     /// Tells it from the others of its field.
     pub fn key(&self) -> (WorkerId, usize) {
         (self.member.worker.id, self.backend)
@@ -107,7 +118,7 @@ impl Field {
     /// Notes one that may not.
     pub fn remove(&mut self, seat: &Seat, reason: RemovedReason) {
         self.removed.push(Removed {
-            worker: seat.member.worker.name.clone(),
+            who: seat.member.worker.name.clone(),
             model: seat.model.clone(),
             reason,
         });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::{prompt::Splice, types::RequestKind};
 
@@ -32,6 +33,10 @@ pub struct Incoming {
     /// We see the response, so that the first token of a streamed answer is not missed. Otherwise its prefill counts as
     /// over once it was predicted to be, unless somebody tells of the token before.
     pub sees_response: bool,
+    /// When its head was read.
+    pub began: Instant,
+    /// The `traceparent` of the proxy's span.
+    pub traceparent: Option<Arc<str>>,
     /// The body.
     pub body: IncomingBody,
 }

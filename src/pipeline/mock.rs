@@ -47,12 +47,8 @@ fn fallbacks(field: &Field, chosen: usize) -> Vec<usize> {
 }
 
 fn candidate(seat: &Seat) -> Candidate {
-    let worker = &seat.member.worker;
     Candidate {
-        id: worker.id,
-        worker: worker.name.clone(),
-        workerset: worker.set.name.clone(),
-        endpoint: worker.endpoint.clone(),
+        target: seat.target(),
         model: seat.model.clone(),
         overlap: Overlap::default(),
         prediction: Prediction::default(),

@@ -4,6 +4,7 @@
 //! time makes the pick poorer, and the `Decision` says so.
 
 mod choose;
+mod clock;
 mod decode;
 mod field;
 mod incoming;
@@ -35,17 +36,18 @@ use crate::{
     config::Config,
     fleet::{Registry, Snapshot},
     load::LoadTable,
-    observe::Metrics,
+    observe::{Decisions, Metrics},
     policy::compile::Policies,
     prompt::Tokenizers,
     route::{Demand, HotPrefixes},
-    types::{Degradation, ErrorKind, ErrorShape, Rejection, RequestKind},
+    types::{Degradation, ErrorKind, ErrorShape, Rejection, RequestKind, Stage},
 };
 
 pub use incoming::{Incoming, IncomingBody, Inspected, Rewrite};
 pub use placement::Placement;
 
 use choose::Asked;
+use clock::Clock;
 use decode::Decoding;
 use field::{Backing, Field, Seat};
 use metrics::PipelineMetrics;
@@ -64,6 +66,8 @@ pub struct Rooms {
     pub load: Arc<LoadTable>,
     /// How prompts become tokens.
     pub tokenizers: Arc<Tokenizers>,
+    /// Where decisions are remembered.
+    pub decisions: Arc<Decisions>,
 }
 
 /// The pipeline. One for the process.
@@ -140,8 +144,11 @@ impl Pipeline {
     /// A [`Rejection`] to answer the client with.
     pub async fn decide(&self, incoming: Incoming) -> Result<Placement, Rejection> {
         let started = Instant::now();
-        let decided = self.run(&incoming, started + self.deadline).await;
+        let mut clock = Clock::of(&incoming);
+        let mut decided = self.run(&incoming, started + self.deadline, &mut clock).await;
         self.metrics.decided(&decided, started.elapsed());
+        let number = self.rooms.decisions.decided(clock.record(&incoming, &decided));
+        decided.iter_mut().for_each(|placement| placement.remembered(number));
         decided
     }
 
@@ -156,10 +163,18 @@ impl Pipeline {
         Ok(Inspected { model: subject.model, stream: subject.stream })
     }
 
-    async fn run(&self, incoming: &Incoming, deadline: Instant) -> Result<Placement, Rejection> {
+    async fn run(
+        &self,
+        incoming: &Incoming,
+        deadline: Instant,
+        clock: &mut Clock,
+    ) -> Result<Placement, Rejection> {
         let policies = self.policies.load_full();
         let reading = Reading { nameless: Nameless::Refused, pools: policies.is_some() };
-        let mut subject = subject::read(incoming, (&self.decoding, deadline), reading).await?;
+        let began = Instant::now();
+        let read = subject::read(incoming, (&self.decoding, deadline), reading).await;
+        clock.passed(Stage::Parse, began);
+        let mut subject = read?;
         let pool = self.pool(policies.as_deref(), incoming, &subject)?;
         let mut field = match &pool {
             Some(pool) => self.field_of(pool, incoming),
@@ -173,9 +188,10 @@ impl Pipeline {
         let mut placement = if self.mock {
             mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker)?
         } else {
-            let prompts = tokens::prepare(self, &mut subject, (&field.seats, &wordings), deadline).await;
+            let seats = (&*field.seats, &wordings);
+            let prompts = tokens::prepare(self, &mut subject, seats, (deadline, clock)).await;
             let asked = Asked { incoming, subject: &subject, pool: pool.as_ref() };
-            choose::choose(self, &asked, field, &prompts)?
+            choose::choose(self, &asked, (field, &prompts), clock)?
         };
         placement.streamed = subject.stream;
         placement.word(subject, &wordings);

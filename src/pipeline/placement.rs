@@ -2,14 +2,15 @@
 //!
 //! Invariant: whatever ends a request, dropping its placement releases its load.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::{
     fleet::{Member, Registry},
     load::Reservation,
-    types::{Decision, Outcome, Usage},
+    observe::Decisions,
+    types::{Decision, Ending, Outcome, Usage},
 };
 
 use super::{Pipeline, Rewrite, Subject, metrics::PipelineMetrics, sticky::StickyMap, wording::Wordings};
@@ -38,6 +39,10 @@ struct Live {
     decided_at: Instant,
     /// Nobody probes a worker back into service: how requests end is not held against it.
     mock: bool,
+    /// Where the decision is remembered, and its number there.
+    decisions: Arc<Decisions>,
+    number: u64,
+    ttft: Option<Duration>,
 }
 
 impl Placement {
@@ -54,6 +59,9 @@ impl Placement {
             metrics: pipeline.metrics.clone(),
             decided_at: Instant::now(),
             mock: pipeline.mock,
+            decisions: pipeline.rooms.decisions.clone(),
+            number: 0,
+            ttft: None,
         };
         let mut placement = Self::unreserved(Arc::new(decision));
         placement.live = Some(live);
@@ -63,6 +71,11 @@ impl Placement {
     /// A decision that holds no load and tells nobody how it went: for tests of the front doors.
     pub fn unreserved(decision: Arc<Decision>) -> Self {
         Self { decision, streamed: false, rewrite: None, client_model: None, live: None }
+    }
+
+    /// Under that number its decision is remembered.
+    pub(super) fn remembered(&mut self, number: u64) {
+        self.live.iter_mut().for_each(|live| live.number = number);
     }
 
     /// Has the body name the model as the chosen worker knows it, and the answer as the client does.
@@ -102,7 +115,9 @@ impl Placement {
         }
         live.reservation.first_token();
         let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
-        live.metrics.ttft(predicted, live.decided_at.elapsed());
+        let observed = live.decided_at.elapsed();
+        live.ttft = Some(observed);
+        live.metrics.ttft(predicted, observed);
     }
 
     /// Who really serves it, as the proxy reports (`ip:port`): the load moves there. The picked worker was
@@ -136,11 +151,17 @@ impl Placement {
             // What a client did says nothing about the engine.
             Outcome::ClientError | Outcome::Cancelled => {}
         }
-        live.metrics.ended(outcome, usage);
+        live.ended(outcome, usage);
     }
 }
 
 impl Live {
+    fn ended(&self, outcome: Outcome, usage: Option<Usage>) {
+        self.metrics.ended(outcome, usage);
+        let ending = Ending { outcome, ttft: self.ttft, took: self.decided_at.elapsed(), usage };
+        self.decisions.ended(self.number, ending);
+    }
+
     fn record(&self, failed: bool) {
         if !self.mock && self.member.status.record(failed) {
             let worker = &*self.member.worker.name;
@@ -152,7 +173,7 @@ impl Live {
 impl Drop for Placement {
     fn drop(&mut self) {
         if let Some(live) = &self.live {
-            live.metrics.ended(Outcome::Cancelled, None);
+            live.ended(Outcome::Cancelled, None);
         }
     }
 }

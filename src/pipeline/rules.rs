@@ -141,11 +141,7 @@ pub(super) fn removed(taken: &[Candidate]) -> impl Iterator<Item = Removed> {
 }
 
 fn by_policy(candidate: &Candidate) -> Removed {
-    Removed {
-        worker: candidate.worker.clone(),
-        model: candidate.model.clone(),
-        reason: RemovedReason::Policy,
-    }
+    Removed { who: candidate.target.label(), model: candidate.model.clone(), reason: RemovedReason::Policy }
 }
 
 fn seen(candidate: &Candidate, (backend, age_ms): (usize, Option<f64>)) -> eval::Candidate {

@@ -248,6 +248,8 @@ mod tests {
             exclude: Vec::new(),
             model: None,
             sees_response: true,
+            began: Instant::now(),
+            traceparent: None,
             body: IncomingBody::Full(Bytes::from_static(body.as_bytes())),
         }
     }

@@ -13,10 +13,10 @@ use crate::{
     config::TokenizeMode,
     fleet::Member,
     prompt::{ParsedRequest, Prompts as Given, TokenizeError, TokenizeTarget},
-    types::{BlockKeys, Degradation, Overlap, PromptTokens, WorkerId},
+    types::{BlockKeys, Degradation, Overlap, PromptTokens, Stage, WorkerId},
 };
 
-use super::{Pipeline, Subject, field::Seat, wording::Wordings};
+use super::{Pipeline, Subject, clock::Clock, field::Seat, wording::Wordings};
 
 /// Workers of one group see the same tokens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ pub(super) async fn prepare(
     pipeline: &Pipeline,
     subject: &mut Subject,
     (seats, wordings): (&[Seat], &Wordings),
-    deadline: Instant,
+    (deadline, clock): (Instant, &mut Clock),
 ) -> Prompts {
     let Some(parsed) = subject.parsed.clone() else { return Prompts::default() };
     // In order, so that equal requests are told alike.
@@ -105,13 +105,16 @@ pub(super) async fn prepare(
         }
     });
     let mut prompts = Prompts::default();
-    for (seats, tokens) in join_all(work).await {
+    let began = Instant::now();
+    let all = join_all(work).await;
+    clock.passed(Stage::Tokenize, began);
+    for (seats, tokens) in all {
         match tokens {
             Ok(Ok(tokens)) => {
                 if tokens.credit_until.is_some_and(|until| until < tokens.ids.len()) {
                     subject.lacks(Degradation::UnknownSalt);
                 }
-                prompts.insert(pipeline, (&seats, &tokens));
+                clock.during(Stage::Lookup, || prompts.insert(pipeline, (&seats, &tokens)));
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, model = subject.model.as_deref(), "a prompt was not tokenized");

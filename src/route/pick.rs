@@ -19,7 +19,7 @@ pub struct Choice {
 /// Sorts candidates: by the level that rules gave them, then the best prediction first; equal ones by id, so that equal
 /// inputs rank equally.
 pub fn rank(candidates: &mut [Candidate]) {
-    candidates.sort_by(|a, b| by_worth(a, b).then_with(|| a.id.cmp(&b.id)));
+    candidates.sort_by(|a, b| by_worth(a, b).then_with(|| a.target.key().cmp(&b.target.key())));
 }
 
 fn by_worth(a: &Candidate, b: &Candidate) -> Ordering {
@@ -66,14 +66,24 @@ pub(super) mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::types::{Degradation, Overlap, Prediction, WorkerId};
+    use crate::types::{Degradation, Overlap, Prediction, Target, WorkerId, WorkerTarget};
+
+    fn worker(id: u64) -> Target {
+        Target::Worker(WorkerTarget {
+            id: WorkerId(id),
+            name: format!("w{id}").into(),
+            workerset: "set".into(),
+            endpoint: format!("10.0.0.{id}:8000").into(),
+        })
+    }
+
+    fn id(candidate: &Candidate) -> u64 {
+        candidate.target.worker().unwrap().id.0
+    }
 
     pub(in crate::route) fn candidate(id: u64, ttft_ms: f64, own_in_flight: u32) -> Candidate {
         Candidate {
-            id: WorkerId(id),
-            worker: format!("w{id}").into(),
-            workerset: "set".into(),
-            endpoint: format!("10.0.0.{id}:8000").into(),
+            target: worker(id),
             model: None,
             overlap: Overlap::default(),
             prediction: Prediction { ttft_ms, ..Default::default() },
@@ -88,7 +98,7 @@ pub(super) mod tests {
         let mut c: Vec<_> = list.iter().map(|(id, ms, own)| candidate(*id, *ms, *own)).collect();
         rank(&mut c);
         let choice = pick(picker, &c, None, &mut StdRng::seed_from_u64(seed)).unwrap();
-        (c[choice.chosen].id.0, choice.fallbacks.iter().map(|i| c[*i].id.0).collect())
+        (id(&c[choice.chosen]), choice.fallbacks.iter().map(|i| id(&c[*i])).collect())
     }
 
     #[test]
@@ -159,7 +169,7 @@ pub(super) mod tests {
         let mut c =
             [levelled(1, 100.0, 1), levelled(2, 900.0, 0), levelled(3, 905.0, 1), levelled(4, 990.0, 2)];
         rank(&mut c);
-        assert_eq!(c.each_ref().map(|one| one.id.0), [2, 1, 3, 4]);
+        assert_eq!(c.each_ref().map(id), [2, 1, 3, 4]);
         for seed in 0..16 {
             let choice = pick(&picker, &c, None, &mut StdRng::seed_from_u64(seed)).unwrap();
             assert_eq!(choice, Choice { chosen: 0, fallbacks: vec![1, 2] });

@@ -25,6 +25,16 @@ impl Api {
         }
     }
 
+    /// The word in metrics, logs and traces.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "chat_completions",
+            Self::Completions => "completions",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+
     /// All of them.
     pub const ALL: [Self; 4] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Messages];
 }
@@ -43,6 +53,16 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
+    /// The word in logs and traces.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Inference(api) => api.label(),
+            Self::StoredResponse(_) => "stored_response",
+            Self::Models(_) => "models",
+            Self::Other => "other",
+        }
+    }
+
     /// Reads the path of a request; a query string and a trailing slash are ignored.
     pub fn of(method: &str, path: &str) -> Self {
         let path = path.split(['?', '#']).next().unwrap_or(path).trim_end_matches('/');

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Prediction, Ruled, WorkerId};
+use super::{Prediction, Ruled, Target, WorkerTarget};
 
 /// Leading blocks of a prompt that a worker holds, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
@@ -81,7 +81,7 @@ impl Degradation {
     }
 }
 
-/// Why a worker was no candidate.
+/// Why a worker or a provider was no candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemovedReason {
@@ -128,29 +128,24 @@ impl RemovedReason {
     }
 }
 
-/// A worker that was no candidate, and why.
+/// A worker or a provider that was no candidate, and why.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Removed {
-    /// `worker_id_str`
-    pub worker: Arc<str>,
-    /// The model as the worker was to serve it.
+    /// Who: see [`Target::label`].
+    pub who: Arc<str>,
+    /// The model as it was to serve it.
     pub model: Option<Arc<str>>,
     /// Why.
     pub reason: RemovedReason,
 }
 
-/// One eligible worker with everything that its rank followed from.
+/// One that may serve the request, with everything that its rank followed from.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Candidate {
-    /// `worker_id_num`
-    pub id: WorkerId,
-    /// `worker_id_str`
-    pub worker: Arc<str>,
-    /// The worker set's name.
-    pub workerset: Arc<str>,
-    /// `ip:port` for the proxy.
-    pub endpoint: Arc<str>,
-    /// The model as the worker knows it; `None`: the request names none.
+    /// Who it is.
+    #[serde(flatten)]
+    pub target: Target,
+    /// The model as it knows it; `None`: the request names none.
     pub model: Option<Arc<str>>,
     /// Cached leading blocks.
     pub overlap: Overlap,
@@ -173,13 +168,13 @@ pub struct Decision {
     pub model: Option<Arc<str>>,
     /// Prompt length in tokens, where it was tokenized.
     pub prompt_tokens: Option<usize>,
-    /// Every eligible worker that the rules leave, the best first.
+    /// All who may serve it and whom the rules leave, the best first.
     pub candidates: Vec<Candidate>,
     /// Index into `candidates` of the chosen one.
     pub chosen: usize,
     /// Indices into `candidates` of the fallbacks, in order.
     pub fallbacks: Vec<usize>,
-    /// Workers that were no candidates, or were taken away.
+    /// Those that were no candidates, or were taken away.
     pub removed: Vec<Removed>,
     /// Candidates that the rules took away.
     pub taken: Vec<Candidate>,
@@ -197,13 +192,16 @@ impl Decision {
         &self.candidates[self.chosen]
     }
 
-    /// `ip:port[,ip:port...]`: the chosen endpoint, then the fallbacks.
-    pub fn destinations(&self) -> String {
-        let mut out = self.primary().endpoint.to_string();
-        for i in &self.fallbacks {
-            out.push(',');
-            out.push_str(&self.candidates[*i].endpoint);
-        }
-        out
+    /// The workers to send it to: the chosen one, then the fallbacks. None where a provider is chosen.
+    pub fn workers(&self) -> impl Iterator<Item = &WorkerTarget> {
+        let chosen = [self.chosen].into_iter().filter(|i| self.candidates[*i].target.worker().is_some());
+        let all = chosen.flat_map(|chosen| [chosen].into_iter().chain(self.fallbacks.iter().copied()));
+        all.filter_map(|i| self.candidates[i].target.worker())
+    }
+
+    /// `ip:port[,ip:port...]`: the chosen endpoint, then the fallbacks; `None` where a provider is chosen.
+    pub fn destinations(&self) -> Option<String> {
+        let endpoints: Vec<&str> = self.workers().map(|worker| &*worker.endpoint).collect();
+        (!endpoints.is_empty()).then(|| endpoints.join(","))
     }
 }

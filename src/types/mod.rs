@@ -7,7 +7,9 @@ mod ids;
 mod kv_event;
 mod prediction;
 mod prompt;
+mod record;
 mod ruled;
+mod target;
 mod usage;
 
 pub use api::{Api, RequestKind, is_json};
@@ -17,5 +19,7 @@ pub use ids::{Rank, WorkerId};
 pub use kv_event::{EngineHash, ExtraKey, Group, KvEvent, StoredBlocks, Tier};
 pub use prediction::Prediction;
 pub use prompt::{BlockHash, BlockKeys, ImageSpan, PromptTokens, SequenceHash};
+pub use record::{Ending, Record, Stage, Stages, Took};
 pub use ruled::{RuleSaid, RuleUnknown, Ruled, StepEffect, StepSaid};
+pub use target::{Credential, ProviderTarget, Target, TargetKey, WorkerTarget};
 pub use usage::{Outcome, Usage};

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use kinference::types::{Candidate, Decision, Degradation, Overlap, Prediction, WorkerId};
+use kinference::types::{
+    Candidate, Decision, Degradation, Overlap, Prediction, Target, WorkerId, WorkerTarget,
+};
 
 /// What that decision tells the proxy.
 pub const DESTINATIONS: &str = "10.0.0.1:80,10.0.0.2:80";
@@ -10,10 +12,12 @@ pub const DESTINATIONS: &str = "10.0.0.1:80,10.0.0.2:80";
 /// Two candidates, the first one chosen.
 pub fn decision() -> Arc<Decision> {
     let candidate = |id: u64| Candidate {
-        id: WorkerId(id),
-        worker: format!("w{id}").into(),
-        workerset: "set".into(),
-        endpoint: format!("10.0.0.{id}:80").into(),
+        target: Target::Worker(WorkerTarget {
+            id: WorkerId(id),
+            name: format!("w{id}").into(),
+            workerset: "set".into(),
+            endpoint: format!("10.0.0.{id}:80").into(),
+        }),
         model: None,
         overlap: Overlap::default(),
         prediction: Prediction { ttft_ms: 12.34, cached_blocks: 3.0, ..Prediction::default() },

@@ -19,7 +19,7 @@ use kinference::{
         Server, Services,
         ext_proc::{ExtProc, Parts},
     },
-    types::{Candidate, Decision, Overlap, Prediction, RequestKind, WorkerId},
+    types::{Candidate, Decision, Overlap, Prediction, RequestKind, Target, WorkerId, WorkerTarget},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -155,10 +155,12 @@ fn placed(incoming: &Incoming, [engine, mirror]: &[String; 2]) -> Placement {
 
 fn decision(endpoint: &str) -> Arc<Decision> {
     let only = Candidate {
-        id: WorkerId(1),
-        worker: "w".into(),
-        workerset: "local".into(),
-        endpoint: endpoint.into(),
+        target: Target::Worker(WorkerTarget {
+            id: WorkerId(1),
+            name: "w".into(),
+            workerset: "local".into(),
+            endpoint: endpoint.into(),
+        }),
         model: None,
         overlap: Overlap::default(),
         prediction: Prediction::default(),

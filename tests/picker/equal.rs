@@ -169,13 +169,13 @@ fn of_decision(decision: &Decision) -> Outcome {
     let removed = decision.removed.iter();
     let degraded = decision.degraded.iter().chain(&decision.primary().degraded);
     Outcome {
-        destinations: decision.destinations().split(',').map(str::to_owned).collect(),
+        destinations: decision.destinations().unwrap_or_default().split(',').map(str::to_owned).collect(),
         prompt_tokens: decision.prompt_tokens.map(|tokens| tokens as u64),
         replicated: decision.replicated,
         candidates: candidates
-            .map(|c| (c.worker.to_string(), terms(&c.prediction), c.own_in_flight))
+            .map(|c| (c.target.label().to_string(), terms(&c.prediction), c.own_in_flight))
             .collect(),
-        removed: removed.map(|r| (r.worker.to_string(), r.reason.label().to_owned())).collect(),
+        removed: removed.map(|r| (r.who.to_string(), r.reason.label().to_owned())).collect(),
         degraded: degraded.map(|why| why.label().to_owned()).collect(),
     }
 }

@@ -15,7 +15,7 @@ use tokio::{
     time::{Duration, advance},
 };
 
-use crate::site::{BLOCK, MODEL, Site, other, picked, profile, prompt, worker, worker_set};
+use crate::site::{BLOCK, MODEL, Site, other, picked, profile, prompt, worker, worker_of, worker_set};
 
 #[tokio::test(start_paused = true)]
 async fn the_worker_that_holds_the_prompt_gets_it() {
@@ -23,9 +23,9 @@ async fn the_worker_that_holds_the_prompt_gets_it() {
     site.store(2, 0..20 * BLOCK).await;
     let decision = site.decide(prompt(0..20 * BLOCK + 3)).await;
     let chosen = decision.primary();
-    assert_eq!((chosen.id, chosen.overlap.confirmed, decision.prompt_tokens), (WorkerId(2), 20, Some(323)));
+    assert_eq!((worker_of(chosen), chosen.overlap.confirmed, decision.prompt_tokens), (2, 20, Some(323)));
     assert_eq!((chosen.prediction.blocks, chosen.prediction.cached_blocks), (21.0, 20.0));
-    let cold = decision.candidates.iter().find(|c| c.id == WorkerId(1)).unwrap();
+    let cold = decision.candidates.iter().find(|c| worker_of(c) == 1).unwrap();
     assert_eq!(cold.prediction.prefill_ms, 2.3 * 21.0 + 0.009 * 21.0 * 21.0);
     assert_eq!(chosen.degraded, [Degradation::NoMetrics, Degradation::NoKvEvents]);
 }
@@ -79,7 +79,7 @@ async fn picks_on_many_threads_see_each_other() {
     let held: Vec<_> = picks.join_all().await.into_iter().flatten().collect();
     // Nothing ended meanwhile, so that each pick of a worker saw one request more than the one before it.
     let mut seen: Vec<_> =
-        held.iter().map(|p| (p.decision.primary().id.0, p.decision.primary().own_in_flight)).collect();
+        held.iter().map(|p| (worker_of(p.decision.primary()), p.decision.primary().own_in_flight)).collect();
     seen.sort_unstable();
     let want: Vec<_> = (1..=3).flat_map(|id| (0..2000).map(move |n| (id, n))).collect();
     assert!(seen == want, "two picks saw the same load");
@@ -99,7 +99,7 @@ async fn a_pick_on_load_alone_honours_who_is_eligible() {
     site.fail(4);
     let subset = Some((1..n).map(|id| format!("10.0.0.{id}:8000")).collect());
     let decision = site.decide(Incoming { subset, ..other() }).await;
-    let why: BTreeMap<_, _> = decision.removed.iter().map(|r| (&*r.worker, r.reason)).collect();
+    let why: BTreeMap<_, _> = decision.removed.iter().map(|r| (&*r.who, r.reason)).collect();
     let want = [
         ("w1", RemovedReason::Terminating),
         ("w2", RemovedReason::Evicted),
@@ -142,9 +142,9 @@ async fn a_hung_engine_is_never_the_cheapest() {
     advance(Duration::from_secs(6)).await;
     site.load.record_scrape(WorkerId(2), sample(3.0));
     let decision = site.decide(prompt(100..164)).await;
-    let hung = decision.candidates.iter().find(|c| c.id == WorkerId(1)).unwrap();
+    let hung = decision.candidates.iter().find(|c| worker_of(c) == 1).unwrap();
     assert_eq!((hung.degraded[0], hung.prediction.queue), (Degradation::StaleMetrics, 3.0));
-    let fresh = decision.candidates.iter().find(|c| c.id == WorkerId(2)).unwrap();
+    let fresh = decision.candidates.iter().find(|c| worker_of(c) == 2).unwrap();
     assert_eq!(fresh.degraded, [Degradation::NoKvEvents]);
 }
 

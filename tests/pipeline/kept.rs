@@ -6,7 +6,10 @@ use kinference::{load::LoadSample, types::WorkerId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::pools::{asks, site};
+use crate::{
+    pools::{asks, site},
+    site::worker_of,
+};
 
 fn condition() -> impl Strategy<Value = Value> {
     prop_oneof![
@@ -69,7 +72,7 @@ async fn holds(rules: Vec<Value>, loads: Vec<Option<LoadSample>>, held: u64) {
             return;
         }
     };
-    let of = |all: &[kinference::types::Candidate]| all.iter().map(|one| one.id.0).collect::<BTreeSet<_>>();
+    let of = |all: &[kinference::types::Candidate]| all.iter().map(worker_of).collect::<BTreeSet<_>>();
     let (left, taken) = (of(&decision.candidates), of(&decision.taken));
     assert!(left.is_disjoint(&taken) && left.union(&taken).copied().eq(1..=4), "{left:?} {taken:?}");
     assert_eq!(taken.len(), decision.removed.len());
@@ -77,7 +80,7 @@ async fn holds(rules: Vec<Value>, loads: Vec<Option<LoadSample>>, held: u64) {
     let primary = decision.primary();
     assert_eq!(primary.level, decision.candidates[0].level);
     let fallbacks: Vec<_> = decision.fallbacks.iter().map(|at| &decision.candidates[*at]).collect();
-    assert!(fallbacks.iter().all(|one| one.model == primary.model && one.id != primary.id));
+    assert!(fallbacks.iter().all(|one| one.model == primary.model && worker_of(one) != worker_of(primary)));
     assert!(fallbacks.is_sorted_by_key(|one| one.level));
 }
 

@@ -8,6 +8,7 @@ mod kept;
 mod listing;
 mod outcome;
 mod pools;
+mod records;
 mod refusal;
 mod rules;
 mod site;

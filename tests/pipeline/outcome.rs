@@ -2,11 +2,11 @@
 
 use kinference::{
     pipeline::{Incoming, IncomingBody},
-    types::{Api, Degradation, Outcome, RequestKind, Usage, WorkerId},
+    types::{Api, Degradation, Outcome, RequestKind, Usage},
 };
 use serde_json::json;
 
-use crate::site::{MODEL, Site, call, other, picked, profile, prompt, worker, worker_set};
+use crate::site::{MODEL, Site, call, other, picked, profile, prompt, worker, worker_of, worker_set};
 
 #[tokio::test(start_paused = true)]
 async fn load_moves_with_who_serves_and_the_unreached_worker_is_blamed() {
@@ -93,7 +93,7 @@ async fn mock_mode_sends_the_same_request_to_the_same_worker_whatever_became_of_
         let first = picked(&site.decide(prompt(i..i + 9)).await);
         for _ in 0..4 {
             let placement = site.place(prompt(i..i + 9)).await;
-            assert_eq!(placement.decision.primary().id, WorkerId(first));
+            assert_eq!(worker_of(placement.decision.primary()), first);
             placement.finish(Outcome::Failed, None);
         }
         seen.insert(first);

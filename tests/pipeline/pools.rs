@@ -10,7 +10,7 @@ use kinference::{
 };
 use serde_json::{Value, json};
 
-use crate::site::{BLOCK, MODEL, Site, call, other, picked, profile, worker, worker_set};
+use crate::site::{BLOCK, MODEL, Site, call, other, picked, profile, worker, worker_of, worker_set};
 
 /// A published model with backends of worker sets, each `(set, model)`.
 fn model(name: &str, backends: &[(&str, &str)]) -> Value {
@@ -52,7 +52,7 @@ pub fn asks(model: &str) -> Incoming {
 }
 
 pub fn ids(decision: &Arc<Decision>) -> Vec<u64> {
-    let mut ids: Vec<_> = decision.candidates.iter().map(|one| one.id.0).collect();
+    let mut ids: Vec<_> = decision.candidates.iter().map(worker_of).collect();
     ids.sort_unstable();
     ids
 }
@@ -145,12 +145,16 @@ async fn only_who_knows_the_model_by_the_same_name_stands_in() {
     site.store(4, 0..64).await;
     let decision = site.decide(asks("standard")).await;
     assert_eq!((ids(&decision), picked(&decision)), (vec![1, 2, 3, 4], 4));
-    let fallbacks: Vec<_> = decision.fallbacks.iter().map(|at| decision.candidates[*at].id.0).collect();
-    assert_eq!((fallbacks, decision.destinations()), (vec![3], "10.0.0.4:8000,10.0.0.3:8000".to_owned()));
+    let fallbacks: Vec<_> =
+        decision.fallbacks.iter().map(|at| worker_of(&decision.candidates[*at])).collect();
+    assert_eq!(
+        (fallbacks, decision.destinations()),
+        (vec![3], Some("10.0.0.4:8000,10.0.0.3:8000".to_owned()))
+    );
     site.fail(4);
     site.member(3).status.models.store(Some(Arc::new(vec![card("another", None)])));
     let decision = site.decide(asks("standard")).await;
-    let why: BTreeMap<_, _> = decision.removed.iter().map(|one| (&*one.worker, one.reason)).collect();
+    let why: BTreeMap<_, _> = decision.removed.iter().map(|one| (&*one.who, one.reason)).collect();
     let want = [("w3", RemovedReason::OtherModel), ("w4", RemovedReason::Failing)];
     assert_eq!((ids(&decision), why), (vec![1, 2], BTreeMap::from(want)));
     let exclude = vec!["10.0.0.1:8000".into()];
@@ -176,7 +180,7 @@ async fn a_worker_may_be_there_twice_with_its_adapter() {
     let held: Vec<_> = decision
         .candidates
         .iter()
-        .map(|one| (one.id.0, one.model.as_deref().unwrap(), one.overlap.confirmed))
+        .map(|one| (worker_of(one), one.model.as_deref().unwrap(), one.overlap.confirmed))
         .collect();
     assert_eq!(held[0], (1, "qwen-32b", 2));
     assert!(
@@ -185,7 +189,7 @@ async fn a_worker_may_be_there_twice_with_its_adapter() {
     );
     let decision = site.decide(short(64)).await;
     let gone: Vec<_> =
-        decision.removed.iter().map(|one| (&*one.worker, one.model.as_deref(), one.reason)).collect();
+        decision.removed.iter().map(|one| (&*one.who, one.model.as_deref(), one.reason)).collect();
     assert_eq!(
         gone,
         [("w2", Some("lora"), RemovedReason::OtherModel), ("w1", Some("lora"), RemovedReason::PromptTooLong)]

@@ -10,7 +10,7 @@ use tokio::time::{Duration, advance};
 
 use crate::{
     pools::{asks, ids, site},
-    site::{BLOCK, Site, picked},
+    site::{BLOCK, Site, picked, worker_of},
 };
 
 /// Workers 1 and 2 behind `qwen-32b`, 3 and 4 behind the cheaper `qwen-4b`, under these rules.
@@ -51,10 +51,11 @@ async fn the_first_rule_that_matches_decides_and_tells_what_it_did() {
     site.store(1, 0..64).await;
     let decision = site.decide(tagged("simple")).await;
     assert_eq!((ids(&decision), decided_by(&decision).as_deref()), (vec![3, 4], Some("rules/simple")));
-    let mut taken: Vec<_> = decision.taken.iter().map(|one| (one.id.0, one.overlap.confirmed)).collect();
+    let mut taken: Vec<_> =
+        decision.taken.iter().map(|one| (worker_of(one), one.overlap.confirmed)).collect();
     taken.sort_unstable();
     assert_eq!(taken, [(1, 4), (2, 0)], "with what was predicted of them");
-    let gone: Vec<_> = decision.removed.iter().map(|one| (&*one.worker, one.reason)).collect();
+    let gone: Vec<_> = decision.removed.iter().map(|one| (&*one.who, one.reason)).collect();
     assert_eq!(gone, [("w1", RemovedReason::Policy), ("w2", RemovedReason::Policy)]);
     let rules = &decision.ruled.as_ref().unwrap().rules;
     let steps: Vec<_> = rules[0].steps.iter().map(|step| (step.effect, step.removed.len())).collect();
@@ -77,7 +78,7 @@ async fn the_order_of_the_rules_comes_before_the_prediction() {
     site.store(1, 0..64).await;
     site.store(4, 0..2 * BLOCK).await;
     let decision = site.decide(asks("standard")).await;
-    let order: Vec<_> = decision.candidates.iter().map(|one| (one.id.0, one.level)).collect();
+    let order: Vec<_> = decision.candidates.iter().map(|one| (worker_of(one), one.level)).collect();
     assert_eq!(order, [(4, 0), (3, 0), (1, 1), (2, 1)]);
     assert_eq!(
         (picked(&decision), decision.fallbacks.clone()),
@@ -166,8 +167,8 @@ async fn what_we_have_sent_ourselves_waits_before_any_scrape_tells() {
     let full = site.refusal(asks("standard")).await;
     assert_eq!((full.kind.http_status(), full.kind.retry_after_secs()), (429, Some(1)));
     held[0].first_token();
-    let only = held[0].decision.primary().id;
-    assert_eq!(site.decide(asks("standard")).await.primary().id, only);
+    let only = worker_of(held[0].decision.primary());
+    assert_eq!(worker_of(site.decide(asks("standard")).await.primary()), only);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,16 +11,19 @@ use kinference::{
     config::{Config, Profile, Topology},
     fleet::{Availability, FAILURES_TO_FAIL, KvSource, Member, Registry, Worker, WorkerSet},
     load::LoadTable,
-    observe::Metrics,
+    observe::{Decisions, Metrics},
     pipeline::{Incoming, IncomingBody, Pipeline, Placement, Rooms},
     policy::{
         self,
         compile::{Finding, Weight},
     },
     prompt::{Tokenizers, http_client},
-    types::{Api, Decision, ErrorKind, KvEvent, Rank, Rejection, RequestKind, StoredBlocks, WorkerId},
+    types::{
+        Api, Candidate, Decision, ErrorKind, KvEvent, Rank, Rejection, RequestKind, StoredBlocks, WorkerId,
+    },
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// Tokens in a block.
 pub const BLOCK: u32 = 16;
@@ -44,6 +47,7 @@ pub struct Site {
     pub index: Arc<CacheIndex>,
     pub load: Arc<LoadTable>,
     pub metrics: Metrics,
+    pub decisions: Arc<Decisions>,
     pub pipeline: Arc<Pipeline>,
 }
 
@@ -86,14 +90,16 @@ impl Site {
         let client = http_client(&config.tokenize).unwrap();
         let (registry, index) = (Arc::<Registry>::default(), CacheIndex::new(&metrics));
         let load = LoadTable::new(config.metrics_poll, &metrics);
+        let decisions = Arc::<Decisions>::default();
         let rooms = Rooms {
             registry: registry.clone(),
             index: index.clone(),
             load: load.clone(),
             tokenizers: Tokenizers::new(config.tokenize.clone(), client, &metrics),
+            decisions: decisions.clone(),
         };
         let pipeline = Arc::new(Pipeline::new(&config, rooms, &metrics));
-        Self { registry, index, load, metrics, pipeline }
+        Self { registry, index, load, metrics, decisions, pipeline }
     }
 
     /// With workers `1..=n` of one set.
@@ -184,6 +190,8 @@ pub fn call(api: Api, body: impl Into<Bytes>) -> Incoming {
         exclude: Vec::new(),
         model: None,
         sees_response: true,
+        began: Instant::now(),
+        traceparent: None,
         body: IncomingBody::Full(body.into()),
     }
 }
@@ -210,5 +218,10 @@ pub fn other() -> Incoming {
 
 /// The name of the picked worker.
 pub fn picked(decision: &Arc<Decision>) -> u64 {
-    decision.primary().id.0
+    worker_of(decision.primary())
+}
+
+/// The id of the worker that a candidate is.
+pub fn worker_of(candidate: &Candidate) -> u64 {
+    candidate.target.worker().unwrap().id.0
 }

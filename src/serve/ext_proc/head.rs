@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::{config::core::v3::Metadata, service::ext_proc::v3::HttpHeaders};
+use tokio::time::Instant;
 
 use super::{headers::Headers, metadata, names};
 use crate::{
@@ -36,6 +37,10 @@ pub struct Head {
     pub pool: Option<Arc<str>>,
     /// The endpoints that may be picked; `None`: all.
     pub subset: Option<Vec<String>>,
+    /// The `traceparent` of the proxy's span.
+    pub traceparent: Option<Arc<str>>,
+    /// When this was read.
+    pub began: Instant,
     /// Headers of ours that the client sent: to be removed.
     pub forged: Vec<&'static str>,
 }
@@ -69,6 +74,8 @@ impl Head {
             tags: trusted.list(names::TAGS, &config.tags_header),
             pool: trusted.text(names::POOL, &config.pool_header),
             subset: metadata::list(metadata, names::SUBSET_NAMESPACE, names::SUBSET),
+            traceparent: headers.get(names::TRACEPARENT).map(|value| value.as_ref().into()),
+            began: Instant::now(),
             forged: names::OWNED.into_iter().filter(|name| headers.has(name)).collect(),
         }
     }
@@ -98,6 +105,8 @@ impl Head {
             exclude: Vec::new(),
             model: None,
             sees_response: true,
+            began: self.began,
+            traceparent: self.traceparent,
             body,
         }
     }

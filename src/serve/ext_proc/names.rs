@@ -25,6 +25,8 @@ pub const POOL: &str = "pool";
 
 /// The request's id.
 pub const REQUEST_ID: &str = "x-request-id";
+/// The span of the proxy that ours is a child of (W3C Trace Context).
+pub const TRACEPARENT: &str = "traceparent";
 /// Pseudo header.
 pub const METHOD: &str = ":method";
 /// Pseudo header.
@@ -70,8 +72,3 @@ pub const OWNED: [&str; 9] = [
     EXPLAIN_MODEL,
     EXPLAIN_RULE,
 ];
-
-/// The value of [`BACKEND`] for a worker set.
-pub fn backend(workerset: &str) -> String {
-    format!("workerset/{workerset}")
-}

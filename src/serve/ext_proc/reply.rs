@@ -45,16 +45,15 @@ pub struct NewBody {
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picked {
-    /// `ip:port[,ip:port...]`, best first.
-    pub destination: String,
-    /// The worker set, as routes name it.
+    /// `ip:port[,ip:port...]`, best first; none where a provider is picked.
+    pub destination: Option<String>,
+    /// Who serves it, as routes name it.
     pub backend: String,
 }
 
 impl From<&Decision> for Picked {
     fn from(decision: &Decision) -> Self {
-        let backend = names::backend(&decision.primary().workerset);
-        Self { destination: decision.destinations(), backend }
+        Self { destination: decision.destinations(), backend: decision.primary().target.backend() }
     }
 }
 
@@ -139,7 +138,8 @@ impl Reply {
         };
         ProcessingResponse {
             dynamic_metadata: pick
-                .map(|pick| metadata::nested(names::LB_NAMESPACE, names::DESTINATION, pick.destination)),
+                .and_then(|pick| pick.destination)
+                .map(|destination| metadata::nested(names::LB_NAMESPACE, names::DESTINATION, destination)),
             response: Some(response),
             ..Default::default()
         }
@@ -151,8 +151,9 @@ impl Edit {
     /// look for its route again, because that may depend on the backend.
     fn common(&self) -> CommonResponse {
         let set_headers = self.pick.iter().flat_map(|pick| {
-            [(names::DESTINATION, &pick.destination), (names::BACKEND, &pick.backend)]
-                .map(|(name, value)| set(name, value.clone().into_bytes()))
+            let destination = pick.destination.iter().map(|value| (names::DESTINATION, value));
+            let all = destination.chain([(names::BACKEND, &pick.backend)]);
+            all.map(|(name, value)| set(name, value.clone().into_bytes()))
         });
         let length = self.body.as_ref().map(length);
         let changes = self.pick.is_some() || !self.remove.is_empty() || length.is_some();
@@ -237,7 +238,7 @@ fn explain(decision: &Decision) -> Vec<HeaderValueOption> {
     let degraded: Vec<_> =
         decision.degraded.iter().chain(&primary.degraded).map(|degradation| degradation.label()).collect();
     let mut out = vec![
-        set(names::EXPLAIN_WORKER, primary.worker.as_bytes().to_vec()),
+        set(names::EXPLAIN_WORKER, primary.target.label().as_bytes().to_vec()),
         set(names::EXPLAIN_TTFT, tenth(primary.prediction.ttft_ms).into_bytes()),
         set(names::EXPLAIN_CACHED, tenth(primary.prediction.cached_blocks).into_bytes()),
     ];
@@ -339,7 +340,8 @@ mod tests {
 
     #[test]
     fn the_pick_is_in_header_and_metadata_alike() {
-        let pick = Picked { destination: "1.2.3.4:80,5.6.7.8:80".into(), backend: names::backend("set") };
+        let pick =
+            Picked { destination: Some("1.2.3.4:80,5.6.7.8:80".into()), backend: "workerset/set".into() };
         let edit = Edit { pick: Some(pick), remove: vec![names::DESTINATION], body: None };
         for reply in [Reply::RequestHeaders(edit.clone()), Reply::RequestBody(edit)] {
             let want =

@@ -18,10 +18,10 @@ use crate::{
 /// The answer, without its id. `body_len`: bytes of the body as it came.
 pub fn answer(decision: &Decision, rewrite: Option<Rewrite>, body_len: usize) -> PickResponse {
     let primary = decision.primary();
-    let mut set_headers = vec![
-        header(names::DESTINATION, decision.destinations()),
-        header(names::BACKEND, names::backend(&primary.workerset)),
-    ];
+    let destination = decision.destinations().map(|to| header(names::DESTINATION, to));
+    let backend = header(names::BACKEND, primary.target.backend());
+    let mut set_headers: Vec<_> = destination.into_iter().chain([backend]).collect();
+    let mut endpoints = decision.workers().map(|worker| worker.endpoint.to_string());
     let mut remove_headers: Vec<String> = names::OWNED.map(str::to_owned).to_vec();
     if let Some(rewrite) = &rewrite {
         let len = match rewrite {
@@ -35,10 +35,10 @@ pub fn answer(decision: &Decision, rewrite: Option<Rewrite>, body_len: usize) ->
     }
     PickResponse {
         pick_id: String::new(),
-        endpoint: primary.endpoint.to_string(),
-        fallbacks: decision.fallbacks.iter().map(|i| decision.candidates[*i].endpoint.to_string()).collect(),
-        worker_id: primary.worker.to_string(),
-        worker_set: primary.workerset.to_string(),
+        endpoint: endpoints.next().unwrap_or_default(),
+        fallbacks: endpoints.collect(),
+        worker_id: primary.target.label().to_string(),
+        worker_set: primary.target.worker().map(|w| w.workerset.to_string()).unwrap_or_default(),
         body_mutation: rewrite.map(mutation),
         set_headers,
         remove_headers,
@@ -91,10 +91,11 @@ fn mutation(rewrite: Rewrite) -> BodyMutation {
 }
 
 fn candidate(candidate: &types::Candidate) -> Candidate {
+    let worker = candidate.target.worker();
     Candidate {
-        worker_id: candidate.worker.to_string(),
-        worker_set: candidate.workerset.to_string(),
-        endpoint: candidate.endpoint.to_string(),
+        worker_id: candidate.target.label().to_string(),
+        worker_set: worker.map(|w| w.workerset.to_string()).unwrap_or_default(),
+        endpoint: worker.map(|w| w.endpoint.to_string()).unwrap_or_default(),
         prediction: Some(prediction(&candidate.prediction)),
         own_in_flight: candidate.own_in_flight,
         degradations: words(candidate.degraded.iter()),

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{bodies::Pushed, compose};
 use crate::{
@@ -120,6 +121,8 @@ fn blank() -> Incoming {
         exclude: Vec::new(),
         model: None,
         sees_response: false,
+        began: Instant::now(),
+        traceparent: None,
         body: IncomingBody::Empty,
     }
 }

@@ -23,7 +23,7 @@ pub fn told(ruled: &types::Ruled, steps: bool) -> Ruled {
 /// Who was no candidate, or is none any more.
 pub fn removed(removed: &types::Removed) -> RemovedWorker {
     RemovedWorker {
-        worker_id: removed.worker.to_string(),
+        worker_id: removed.who.to_string(),
         reason: removed.reason.label().to_owned(),
         model: removed.model.as_deref().unwrap_or_default().to_owned(),
     }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn steps_are_told_to_those_who_want_candidates() {
         let gone = types::Removed {
-            worker: "w1".into(),
+            who: "w1".into(),
             model: Some("served".into()),
             reason: types::RemovedReason::Policy,
         };

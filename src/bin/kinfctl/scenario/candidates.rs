@@ -3,7 +3,7 @@
 use kinference::{
     policy::eval::{self, Pool, PoolState},
     route::{Cost, assume_worst, predict},
-    types::{self, Api, Overlap, Prediction, WorkerId},
+    types::{self, Api, Overlap, Prediction, Target, WorkerId, WorkerTarget},
 };
 
 use super::{
@@ -104,10 +104,15 @@ fn settle(world: &World, shown: &mut [Candidate], known: &mut [eval::Candidate])
     let mut routed: Vec<_> = workers.map(|n| routed(n, &shown[n], known[n].worker, world)).collect();
     assume_worst(&mut routed);
     for candidate in routed {
-        let n = candidate.id.0 as usize;
+        let Some(n) = index_of(&candidate) else { continue };
         known[n].ttft_ms = candidate.prediction.ttft_ms;
         shown[n].prediction = candidate.prediction;
     }
+}
+
+/// The index that [`routed`] gave it.
+pub(super) fn index_of(candidate: &types::Candidate) -> Option<usize> {
+    candidate.target.worker().map(|worker| worker.id.0 as usize)
 }
 
 /// As the picker sees it; its id is its index, and all are of one level.
@@ -119,10 +124,12 @@ pub(super) fn routed(
 ) -> types::Candidate {
     let stale = known.is_some_and(|known| known.staleness_ms > world.stale_after_ms());
     types::Candidate {
-        id: WorkerId(index as u64),
-        worker: shown.name.as_str().into(),
-        workerset: shown.source.as_str().into(),
-        endpoint: "".into(),
+        target: Target::Worker(WorkerTarget {
+            id: WorkerId(index as u64),
+            name: shown.name.as_str().into(),
+            workerset: shown.source.as_str().into(),
+            endpoint: "".into(),
+        }),
         model: Some(shown.model.as_str().into()),
         overlap: Overlap::default(),
         prediction: shown.prediction.clone(),

@@ -10,7 +10,7 @@ use kinference::{
 use rand::{SeedableRng, rngs::StdRng};
 
 use super::{
-    candidates::{Candidate, candidates, routed, state},
+    candidates::{Candidate, candidates, index_of, routed, state},
     fleet::Fleet,
     test_file::Asked,
     world::World,
@@ -111,9 +111,10 @@ fn picks(world: &World, candidates: &[Candidate], left: &[eval::Ranked]) -> BTre
     let mut ranked: Vec<_> = left.iter().map(of).collect();
     rank(&mut ranked);
     let Some(best) = ranked.first() else { return BTreeSet::new() };
+    let Some(best) = best.target.worker() else { return BTreeSet::new() };
     let (profile, _) = world.profile(&best.workerset);
     let draw = |seed| pick(&profile.picker, &ranked, None, &mut StdRng::seed_from_u64(seed));
-    (0..DRAWS).filter_map(draw).map(|choice| ranked[choice.chosen].id.0 as usize).collect()
+    (0..DRAWS).filter_map(draw).filter_map(|choice| index_of(&ranked[choice.chosen])).collect()
 }
 
 impl Decision {

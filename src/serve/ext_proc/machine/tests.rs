@@ -18,15 +18,20 @@ use crate::{
         inbound::Chunk,
         reply::{CHUNK_BYTES, Edit, Reply},
     },
-    types::{Candidate, Decision, ErrorKind, ErrorShape, Overlap, Prediction, RuleSaid, Ruled, WorkerId},
+    types::{
+        Candidate, Decision, ErrorKind, ErrorShape, Overlap, Prediction, RuleSaid, Ruled, Target, WorkerId,
+        WorkerTarget,
+    },
 };
 
 fn decision() -> Arc<Decision> {
     let candidate = |id: u64| Candidate {
-        id: WorkerId(id),
-        worker: format!("w{id}").into(),
-        workerset: "s".into(),
-        endpoint: format!("10.0.0.{id}:80").into(),
+        target: Target::Worker(WorkerTarget {
+            id: WorkerId(id),
+            name: format!("w{id}").into(),
+            workerset: "s".into(),
+            endpoint: format!("10.0.0.{id}:80").into(),
+        }),
         model: None,
         overlap: Overlap::default(),
         prediction: Prediction::default(),
@@ -65,6 +70,8 @@ fn head(kind: RequestKind) -> Box<Head> {
         tags: vec![],
         pool: None,
         subset: None,
+        traceparent: None,
+        began: tokio::time::Instant::now(),
         forged: vec![],
     })
 }

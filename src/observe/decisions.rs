@@ -1,0 +1,137 @@
+//! The latest decisions, in memory: for the dashboard and for whoever asks why a request went where it did.
+//!
+//! Invariant: bounded by number and by the candidates that they hold, whatever the size of the fleet.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use parking_lot::Mutex;
+
+use crate::types::{Ending, Record};
+
+/// Decisions that are kept.
+const MOST: usize = 1000;
+/// Candidates that the kept decisions have together: some hundred bytes each.
+const MOST_CANDIDATES: usize = 32_768;
+
+/// A decision that is kept.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Counts decisions from 1, in their order.
+    pub seq: u64,
+    /// The decision.
+    pub record: Arc<Record>,
+    /// How the request ended, once it has.
+    pub ending: Option<Ending>,
+}
+
+/// The latest decisions.
+#[derive(Debug, Default)]
+pub struct Decisions {
+    ring: Mutex<Ring>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    last: u64,
+    candidates: usize,
+    kept: VecDeque<Kept>,
+}
+
+impl Decisions {
+    /// Keeps a decision; the number under which its end is to be told.
+    pub fn decided(&self, record: Record) -> u64 {
+        let mut ring = self.ring.lock();
+        ring.last += 1;
+        let seq = ring.last;
+        ring.candidates += candidates(&record);
+        ring.kept.push_back(Kept { seq, record: Arc::new(record), ending: None });
+        while ring.kept.len() > MOST || (ring.candidates > MOST_CANDIDATES && ring.kept.len() > 1) {
+            let gone = ring.kept.pop_front();
+            ring.candidates -= gone.map_or(0, |gone| candidates(&gone.record));
+        }
+        seq
+    }
+
+    /// Tells how the request of a decision ended.
+    pub fn ended(&self, seq: u64, ending: Ending) {
+        let mut ring = self.ring.lock();
+        let first = ring.kept.front().map_or(u64::MAX, |kept| kept.seq);
+        let at = seq.checked_sub(first).and_then(|at| usize::try_from(at).ok());
+        if let Some(kept) = at.and_then(|at| ring.kept.get_mut(at)) {
+            kept.ending = Some(ending);
+        }
+    }
+
+    /// The newest `most` after that number, oldest first.
+    pub fn after(&self, seq: u64, most: usize) -> Vec<Kept> {
+        let ring = self.ring.lock();
+        let newer = ring.kept.iter().rev().take_while(|kept| kept.seq > seq).take(most);
+        let mut newer: Vec<_> = newer.cloned().collect();
+        newer.reverse();
+        newer
+    }
+
+    /// The latest decisions over requests of that id, newest first.
+    pub fn of_request(&self, id: &str) -> Vec<Kept> {
+        let ring = self.ring.lock();
+        ring.kept.iter().rev().filter(|kept| *kept.record.request_id == *id).cloned().collect()
+    }
+}
+
+fn candidates(record: &Record) -> usize {
+    record
+        .decided
+        .as_ref()
+        .map_or(0, |decision| decision.candidates.len() + decision.taken.len() + decision.removed.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::types::{ErrorKind, Outcome, Rejection, Stages};
+
+    fn record(id: &str) -> Record {
+        Record {
+            at: SystemTime::UNIX_EPOCH,
+            request_id: id.into(),
+            tenant: None,
+            tags: Vec::new(),
+            pool: None,
+            call: "chat_completions",
+            traceparent: None,
+            stages: Stages::default(),
+            took: Duration::ZERO,
+            decided: Err(Arc::new(Rejection::new(ErrorKind::NoWorker, "none"))),
+        }
+    }
+
+    fn ending(outcome: Outcome) -> Ending {
+        Ending { outcome, ttft: None, took: Duration::ZERO, usage: None }
+    }
+
+    #[test]
+    fn the_latest_are_kept_and_found() {
+        let decisions = Decisions::default();
+        for n in 0..MOST + 5 {
+            decisions.decided(record(&format!("r{}", n % 3)));
+        }
+        assert_eq!(decisions.after(0, usize::MAX).len(), MOST);
+        let last: Vec<_> = decisions.after(1002, 2).iter().map(|kept| kept.seq).collect();
+        assert_eq!(last, [1004, 1005]);
+        let found: Vec<_> = decisions.of_request("r1").iter().take(2).map(|kept| kept.seq).collect();
+        assert_eq!(found, [1004, 1001]);
+    }
+
+    #[test]
+    fn an_end_is_told_of_the_decision_that_it_is_of() {
+        let decisions = Decisions::default();
+        let (one, other) = (decisions.decided(record("a")), decisions.decided(record("a")));
+        decisions.ended(one, ending(Outcome::Failed));
+        decisions.ended(0, ending(Outcome::Cancelled));
+        decisions.ended(other + 1, ending(Outcome::Cancelled));
+        let ends: Vec<_> = decisions.after(0, 9).iter().map(|kept| kept.ending).collect();
+        assert_eq!(ends, [Some(ending(Outcome::Failed)), None]);
+    }
+}

@@ -1,0 +1,129 @@
+//! A decision as it is remembered: who asked for what, what was decided, how long each stage took, how it ended.
+//!
+//! Invariant: nothing of a prompt is in it, neither text nor tokens. Times since the request's head was read.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use super::{Decision, Outcome, Rejection, Usage};
+
+/// A part of the way to a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// The body arrives.
+    Buffer,
+    /// It is decoded and read.
+    Parse,
+    /// The prompt becomes tokens, for every model that may serve it.
+    Tokenize,
+    /// Who holds how much of it.
+    Lookup,
+    /// The rules of its pool are matched and run.
+    Policy,
+    /// The time to first token on every candidate.
+    Predict,
+    /// One of them, and the reservation of its load.
+    Pick,
+}
+
+impl Stage {
+    /// Every one, in their order.
+    pub const ALL: [Self; 7] =
+        [Self::Buffer, Self::Parse, Self::Tokenize, Self::Lookup, Self::Policy, Self::Predict, Self::Pick];
+
+    /// The metric label, and the word in logs and traces.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Buffer => "buffer",
+            Self::Parse => "parse",
+            Self::Tokenize => "tokenize",
+            Self::Lookup => "lookup",
+            Self::Policy => "policy",
+            Self::Predict => "predict",
+            Self::Pick => "pick",
+        }
+    }
+}
+
+/// When a stage began, and how long it took in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// Since the request's head was read.
+    pub from: Duration,
+    /// All of its parts together.
+    pub took: Duration,
+}
+
+/// The stages that a request went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages([Option<Took>; Stage::ALL.len()]);
+
+impl Stages {
+    /// Adds a part of a stage.
+    pub fn add(&mut self, stage: Stage, part: Took) {
+        let all = self.0[stage as usize].get_or_insert(Took { from: part.from, took: Duration::ZERO });
+        all.took += part.took;
+    }
+
+    /// Those that it went through, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Stage, Took)> {
+        Stage::ALL.into_iter().filter_map(|stage| self.0[stage as usize].map(|took| (stage, took)))
+    }
+}
+
+/// A decision as it is remembered.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// When the request's head was read.
+    pub at: SystemTime,
+    /// `x-request-id`, or one of our own. Clients choose it: several may have the same.
+    pub request_id: Arc<str>,
+    /// Whose request it is, where that is known.
+    pub tenant: Option<Arc<str>>,
+    /// Its tags.
+    pub tags: Vec<Arc<str>>,
+    /// The InferencePool that its route belongs to.
+    pub pool: Option<Arc<str>>,
+    /// What is called: see `RequestKind::label`.
+    pub call: &'static str,
+    /// The proxy's `traceparent`.
+    pub traceparent: Option<Arc<str>>,
+    /// What it went through.
+    pub stages: Stages,
+    /// From the request's head to the decision.
+    pub took: Duration,
+    /// What was decided.
+    pub decided: Result<Arc<Decision>, Arc<Rejection>>,
+}
+
+/// How a placed request ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ending {
+    /// How.
+    pub outcome: Outcome,
+    /// From the decision to the first token, of streamed answers.
+    pub ttft: Option<Duration>,
+    /// From the decision to the end.
+    pub took: Duration,
+    /// What it used, where that was seen.
+    pub usage: Option<Usage>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_stage_add_up_from_where_the_first_began() {
+        let ms = Duration::from_millis;
+        let mut stages = Stages::default();
+        stages.add(Stage::Policy, Took { from: ms(3), took: ms(1) });
+        stages.add(Stage::Parse, Took { from: ms(1), took: ms(2) });
+        stages.add(Stage::Policy, Took { from: ms(9), took: ms(4) });
+        let all: Vec<_> = stages.iter().collect();
+        let policy = Took { from: ms(3), took: ms(5) };
+        assert_eq!(all, [(Stage::Parse, Took { from: ms(1), took: ms(2) }), (Stage::Policy, policy)]);
+    }
+}

@@ -1,0 +1,133 @@
+//! Who a request can go to: a worker of the fleet, or a provider outside of it.
+//!
+//! Invariant: a worker is told from another by its id, a provider by its namespace and name; workers come first.
+
+use std::{fmt, sync::Arc};
+
+use super::WorkerId;
+
+/// Who a request can go to.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A worker.
+    Worker(WorkerTarget),
+    /// A provider.
+    Provider(Arc<ProviderTarget>),
+}
+
+/// A worker, as picks name it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct WorkerTarget {
+    /// `worker_id_num`
+    pub id: WorkerId,
+    /// `worker_id_str`
+    pub name: Arc<str>,
+    /// The worker set's name.
+    pub workerset: Arc<str>,
+    /// `ip:port` for the proxy.
+    pub endpoint: Arc<str>,
+}
+
+/// A provider, and all that a proxy has to be told to send a request there.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct ProviderTarget {
+    /// The InferenceProvider's namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The host, with its port unless that is 443.
+    pub authority: Arc<str>,
+    /// Put before the request's path.
+    pub path_prefix: Option<Arc<str>>,
+    /// What authorizes the request, where we set it. Never shown.
+    #[serde(skip)]
+    pub credential: Option<Arc<Credential>>,
+}
+
+/// A header that authorizes requests. Its value is in no log and no dump.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// The header, in lower case.
+    pub header: String,
+    /// All of its value.
+    pub value: String,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+/// What tells targets apart, in the order in which equal ones are ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TargetKey<'a> {
+    /// A worker's id.
+    Worker(WorkerId),
+    /// A provider's namespace and name.
+    Provider(&'a str, &'a str),
+}
+
+impl Target {
+    /// Tells it from others.
+    pub fn key(&self) -> TargetKey<'_> {
+        match self {
+            Self::Worker(worker) => TargetKey::Worker(worker.id),
+            Self::Provider(provider) => TargetKey::Provider(&provider.namespace, &provider.name),
+        }
+    }
+
+    /// The worker, if it is one.
+    pub const fn worker(&self) -> Option<&WorkerTarget> {
+        match self {
+            Self::Worker(worker) => Some(worker),
+            Self::Provider(_) => None,
+        }
+    }
+
+    /// The provider, if it is one.
+    pub const fn provider(&self) -> Option<&Arc<ProviderTarget>> {
+        match self {
+            Self::Worker(_) => None,
+            Self::Provider(provider) => Some(provider),
+        }
+    }
+
+    /// As answers and logs name it: `worker_id_str`, or `provider/<name>`.
+    pub fn label(&self) -> Arc<str> {
+        match self {
+            Self::Worker(worker) => worker.name.clone(),
+            Self::Provider(provider) => format!("provider/{}", provider.name).into(),
+        }
+    }
+
+    /// What serves with it: the worker set, or the provider, as routes name it.
+    pub fn backend(&self) -> String {
+        match self {
+            Self::Worker(worker) => format!("workerset/{}", worker.workerset),
+            Self::Provider(provider) => format!("provider/{}", provider.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_is_never_shown() {
+        let credential = Credential { header: "authorization".into(), value: "Bearer s3cret".into() };
+        let provider = Target::Provider(Arc::new(ProviderTarget {
+            namespace: "ns".into(),
+            name: "cloud".into(),
+            authority: "api.example.com".into(),
+            path_prefix: None,
+            credential: Some(Arc::new(credential)),
+        }));
+        assert!(!format!("{provider:?}").contains("s3cret"));
+        assert!(!serde_json::to_string(&provider).unwrap().contains("s3cret"));
+        assert_eq!((&*provider.label(), &*provider.backend()), ("provider/cloud", "provider/cloud"));
+        assert!(TargetKey::Worker(WorkerId(9)) < provider.key());
+    }
+}
