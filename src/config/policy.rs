@@ -19,6 +19,48 @@ pub struct PolicyConfig {
     pub namespace: Option<String>,
     /// Files of resources; the last part of a path may be a pattern. None: resources are watched in a cluster.
     pub files: Vec<PathBuf>,
+    /// What bodies may say of their requests.
+    pub body_metadata: BodyMetadata,
+}
+
+/// What the `metadata` of a request's body is believed, where nobody who is trusted says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BodyMetadata {
+    /// Its tags.
+    pub tags: bool,
+    /// Whose request it is.
+    pub tenant: bool,
+    /// The InferencePool that it is for.
+    pub pool: bool,
+}
+
+/// Some of the three words.
+struct Believed;
+
+impl Kind for Believed {
+    type Value = BodyMetadata;
+
+    fn read(&self, raw: &Value) -> Option<BodyMetadata> {
+        let mut all = BodyMetadata::default();
+        for word in raw.as_array()? {
+            match word.as_str()? {
+                "tags" => all.tags = true,
+                "tenant" => all.tenant = true,
+                "pool" => all.pool = true,
+                _ => return None,
+            }
+        }
+        Some(all)
+    }
+
+    fn show(&self, value: &BodyMetadata) -> Value {
+        let all = [("tags", value.tags), ("tenant", value.tenant), ("pool", value.pool)];
+        Value::Array(all.into_iter().filter(|(_, on)| *on).map(|(word, _)| word.into()).collect())
+    }
+
+    fn accepted(&self) -> String {
+        "a list of `\"tags\"`, `\"tenant\"` and `\"pool\"`".into()
+    }
 }
 
 /// Paths.
@@ -45,6 +87,10 @@ impl PolicyConfig {
         keys.key("enabled", Bool, &mut self.enabled);
         keys.optional("namespace", text(), &mut self.namespace);
         keys.key("files", FilePaths, &mut self.files);
+        keys.key("body_metadata", Believed, &mut self.body_metadata);
+        if !self.enabled && self.body_metadata != BodyMetadata::default() {
+            keys.idle(&["body_metadata"], "without `enabled = true`");
+        }
         if !self.enabled && !self.files.is_empty() {
             keys.idle(&["files"], "without `enabled = true`");
         }

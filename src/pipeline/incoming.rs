@@ -5,7 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::{prompt::Splice, types::RequestKind};
+use crate::{
+    config::BodyMetadata,
+    prompt::{Declared, Splice},
+    types::RequestKind,
+};
 
 /// A request, as a front door hands it over.
 #[derive(Clone, Debug)]
@@ -39,6 +43,21 @@ pub struct Incoming {
     pub traceparent: Option<Arc<str>>,
     /// The body.
     pub body: IncomingBody,
+}
+
+impl Incoming {
+    /// Takes over what its body says of it, as far as that is allowed and nobody who is trusted has said it.
+    pub(super) fn adopt(&mut self, declared: &mut Declared, allowed: BodyMetadata) {
+        if allowed.tenant && self.tenant.is_none() {
+            self.tenant = declared.tenant.take();
+        }
+        if allowed.tags && self.tags.is_empty() {
+            self.tags = std::mem::take(&mut declared.tags);
+        }
+        if allowed.pool && self.pool.is_none() {
+            self.pool = declared.pool.take();
+        }
+    }
 }
 
 /// The body of a request when the decision is due.

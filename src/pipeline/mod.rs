@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 use crate::{
     cache::CacheIndex,
-    config::Config,
+    config::{BodyMetadata, Config},
     fleet::{Registry, Snapshot},
     load::LoadTable,
     observe::{Decisions, Metrics},
@@ -76,6 +76,7 @@ pub struct Pipeline {
     deadline: Duration,
     decoding: Decoding,
     mock: bool,
+    body_metadata: BodyMetadata,
     pickers: HashMap<String, Mutex<PickerState>>,
     /// Which engine of a group is asked to render next.
     turn: AtomicUsize,
@@ -105,6 +106,7 @@ impl Pipeline {
             deadline: config.ext_proc.deadline,
             decoding: Decoding::new(config.body),
             mock: config.mock_mode,
+            body_metadata: config.policy.body_metadata,
             pickers: config
                 .profiles
                 .iter()
@@ -142,10 +144,10 @@ impl Pipeline {
     ///
     /// # Errors
     /// A [`Rejection`] to answer the client with.
-    pub async fn decide(&self, incoming: Incoming) -> Result<Placement, Rejection> {
+    pub async fn decide(&self, mut incoming: Incoming) -> Result<Placement, Rejection> {
         let started = Instant::now();
         let mut clock = Clock::of(&incoming);
-        let mut decided = self.run(&incoming, started + self.deadline, &mut clock).await;
+        let mut decided = self.run(&mut incoming, started + self.deadline, &mut clock).await;
         self.metrics.decided(&decided, started.elapsed());
         let number = self.rooms.decisions.decided(clock.record(&incoming, &decided));
         decided.iter_mut().for_each(|placement| placement.remembered(number));
@@ -165,7 +167,7 @@ impl Pipeline {
 
     async fn run(
         &self,
-        incoming: &Incoming,
+        incoming: &mut Incoming,
         deadline: Instant,
         clock: &mut Clock,
     ) -> Result<Placement, Rejection> {
@@ -175,6 +177,9 @@ impl Pipeline {
         let read = subject::read(incoming, (&self.decoding, deadline), reading).await;
         clock.passed(Stage::Parse, began);
         let mut subject = read?;
+        if policies.is_some() {
+            incoming.adopt(&mut subject.declared, self.body_metadata);
+        }
         let pool = self.pool(policies.as_deref(), incoming, &subject)?;
         let mut field = match &pool {
             Some(pool) => self.field_of(pool, incoming),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
-    prompt::{ParsedRequest, Splice, name_model, named_model, parse, spliced},
+    prompt::{Declared, ParsedRequest, Splice, name_model, named_model, parse, spliced},
     types::{Api, Degradation, ErrorKind, Rejection, RequestKind, is_json},
 };
 
@@ -36,6 +36,8 @@ pub(super) struct Subject {
     pub original: Option<Original>,
     /// What has to change in its body for it to name the model.
     pub rewrite: Option<Rewrite>,
+    /// What its body says of it.
+    pub declared: Declared,
     /// The stored response that it goes on from or asks for.
     pub made_before: Option<Arc<str>>,
     /// What is not known of it.
@@ -153,6 +155,7 @@ async fn content(
         rewrite,
         model: parsed.model.clone(),
         stream: parsed.stream,
+        declared: parsed.declared.clone(),
         made_before: parsed.previous_response_id.clone(),
         original: Some(original),
         held,

@@ -16,8 +16,8 @@ use crate::types::{ErrorKind, Rejection};
 /// Deepest nesting that is read: what `serde_json` follows before it refuses.
 const MAX_DEPTH: usize = 127;
 
-/// The fields that any API's prompt depends on; the others are not kept.
-const KNOWN: [&str; 27] = [
+/// The fields that any API's prompt or its routing depends on; the others are not kept.
+const KNOWN: [&str; 28] = [
     "add_generation_prompt",
     "add_special_tokens",
     "cache_salt",
@@ -31,6 +31,7 @@ const KNOWN: [&str; 27] = [
     "max_output_tokens",
     "max_tokens",
     "messages",
+    "metadata",
     "mm_processor_kwargs",
     "model",
     "output_config",

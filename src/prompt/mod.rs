@@ -5,6 +5,7 @@
 
 mod body;
 mod chat;
+mod declared;
 mod encoding;
 mod fields;
 mod media;
@@ -13,6 +14,7 @@ mod request;
 mod tokenize;
 
 pub use body::{Body, BodyBudget};
+pub use declared::Declared;
 pub use encoding::{DecodeError, decoded};
 pub use rename::{Splice, ask_usage, joined, name_model, spliced, spliced_len};
 pub use request::{ParsedRequest, Prompts, named_model, parse};

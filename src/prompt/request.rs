@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::{
+    declared::Declared,
     fields::{Fields, bad_request},
     media::Media,
 };
@@ -32,6 +33,8 @@ pub struct ParsedRequest {
     pub prompt_embeds: bool,
     /// Tokens that its answer may have at most, where it says so.
     pub max_output: Option<u64>,
+    /// What it says of itself.
+    pub declared: Declared,
     /// Images, audio clips and videos in it.
     pub images: usize,
     /// What becomes tokens.
@@ -105,6 +108,7 @@ impl ParsedRequest {
             max_output: ["max_completion_tokens", "max_output_tokens", "max_tokens"]
                 .iter()
                 .find_map(|name| fields.lenient(name)),
+            declared: Declared::of(&fields),
             images: media.items,
             prompts,
             body: body.clone(),

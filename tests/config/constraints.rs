@@ -114,6 +114,12 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         &["[profile.picker] replication_threshold_pct"],
         "100",
     ),
+    (
+        "a list of `\"tags\"`, `\"tenant\"` and `\"pool\"`",
+        &["1", "\"tags\"", "[\"tag\"]", "[1]"],
+        &["[policy] body_metadata"],
+        "",
+    ),
     ("a list of paths", &["1", "\"x\"", "[1]", "[\"\"]"], &["[policy] files"], ""),
     (
         "a non-empty string",

@@ -72,6 +72,7 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("policy", "enabled", "false"),
     ("policy", "namespace", "-"),
     ("policy", "files", "[]"),
+    ("policy", "body_metadata", "[]"),
     ("kubernetes", "enabled", "false"),
     ("kubernetes", "namespace", "-"),
     ("kubernetes", "selector", "-"),
@@ -135,7 +136,8 @@ fn the_documentation_has_every_key_with_its_default() {
     rows.retain(|(section, _), _| section != "Workers file");
     let own = |section: &str, key: &str| {
         OWN_SECTIONS.contains(&section)
-            || ["backlog_weight", "lower_tier_credit", "seed", "pool_name", "files"].contains(&key)
+            || ["backlog_weight", "lower_tier_credit", "seed", "pool_name", "files", "body_metadata"]
+                .contains(&key)
     };
     assert_eq!(rows.len(), DEFAULTS.len(), "as many documented keys as there are");
     for (section, key, default) in DEFAULTS {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kinference::{
+    config::{BodyMetadata, Profile},
     fleet::{ModelCard, Worker},
     pipeline::{Incoming, Rewrite},
     prompt::spliced,
@@ -25,16 +26,19 @@ pub fn card(id: &str, parent: Option<&str>) -> ModelCard {
 
 /// Workers 1 and 2 of set `big`, 3 and 4 of set `small`, each serving its set's model; 5 is of no pool. Predictions do not
 /// tie unless they are equal.
-pub fn site(edit: impl FnOnce(&mut kinference::config::Profile)) -> Site {
+pub fn site(edit: impl FnOnce(&mut Profile)) -> Site {
     let p = profile("p", |p| {
         p.picker.tie_tolerance_ms = 0.0;
         edit(p);
     });
-    let site = Site::of(&p, 0);
+    peopled(Site::of(&p, 0), &p)
+}
+
+fn peopled(site: Site, p: &Profile) -> Site {
     for (name, model, ids) in
         [("big", "qwen-32b", 1..=2), ("small", "qwen-4b", 3..=4), ("rest", MODEL, 5..=5)]
     {
-        let set = worker_set(name, &p);
+        let set = worker_set(name, p);
         let of = |id| Worker { model_name: model.into(), ..worker(&set, id) };
         site.registry.replace_set(name, ids.map(of).collect()).unwrap();
     }
@@ -251,4 +255,31 @@ async fn mock_mode_keeps_to_the_pool_and_to_its_words() {
     let [other] = decision.fallbacks[..] else { panic!("{:?}", decision.fallbacks) };
     assert_eq!(decision.candidates[other].model, chosen.model);
     assert_eq!(site.refused(asks("gone")).await, ErrorKind::ModelNotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_says_whose_request_it_is_only_where_it_may() {
+    let body = |tenant: &str| {
+        let metadata = json!({"kinference.tenant": tenant, "kinference.pool": "chat"});
+        json!({"model": "private", "prompt": "hi", "metadata": metadata}).to_string()
+    };
+    let asks = |tenant: &str| call(Api::Completions, body(tenant));
+    let all = BodyMetadata { tags: true, tenant: true, pool: true };
+    let p = profile("p", |_| {});
+    let believing = |what| {
+        let site = Site::new(std::slice::from_ref(&p), |config| config.policy.body_metadata = what);
+        let site = peopled(site, &p);
+        let mut private = model("private", &[("big", "qwen-32b")]);
+        private["tenants"] = json!(["acme"]);
+        site.enforce(&pool(&[private]));
+        site
+    };
+    let site = believing(all);
+    assert_eq!(ids(&site.decide(asks("acme")).await), [1, 2]);
+    assert_eq!(site.refused(asks("other")).await, ErrorKind::ModelNotFound);
+    // Who is trusted has said it.
+    let said = Incoming { tenant: Some("other".into()), ..asks("acme") };
+    assert_eq!(site.refused(said).await, ErrorKind::ModelNotFound);
+    let deaf = believing(BodyMetadata { tenant: false, ..all });
+    assert_eq!(deaf.refused(asks("acme")).await, ErrorKind::ModelNotFound);
 }
