@@ -44,6 +44,8 @@ pub struct WorkerView {
     pub engine: Option<String>,
     /// How far its KV events can be trusted.
     pub kv_events: KvState,
+    /// It is taken out of new picks, by its description or by hand.
+    pub cordoned: bool,
     /// The engine sleeps.
     pub asleep: bool,
     /// Whether discovery says that it takes requests.
@@ -102,6 +104,7 @@ impl Roster {
             endpoint: worker.endpoint.clone(),
             models: member.model_names(),
             engine: cards.as_ref().and_then(|cards| cards.first().map(|card| card.owned_by.clone())),
+            cordoned: member.cordoned(),
             asleep: status.asleep.load(Ordering::Relaxed),
             availability: worker.availability,
             failing: member.failing(),

@@ -112,6 +112,19 @@ async fn workers_come_stay_alter_and_go() {
     fs::write(site.path(), entry(1, "a") + &entry(3, "c")).unwrap();
     site.wait_for(&["a", "c"]).await;
     assert_eq!(generation(1), first, "one that is unchanged stays who it is");
+    // Taken out of new picks, and put back.
+    let cordoned = || site.registry.get(WorkerId(1)).unwrap().cordoned();
+    let mut changes = site.registry.watch();
+    for (line, want) in [("cordoned = true\n", true), ("", false)] {
+        fs::write(site.path(), entry(1, "a") + line + &entry(3, "c")).unwrap();
+        let told = async {
+            while cordoned() != want {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(DEADLINE, told).await.unwrap();
+        assert_eq!(generation(1), first, "and what is known of it stays");
+    }
     // Replaced, as editors do.
     replace(&site.path(), &(entry(2, "b") + &entry(3, "d")));
     site.wait_for(&["b", "d"]).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     address::{base_url, endpoint_of, host_port, url, zmq},
     keys::Keys,
-    kind::{any_text, text, whole},
+    kind::{Bool, any_text, text, whole},
 };
 
 /// Where a worker runs; for the dashboard and observations only.
@@ -46,6 +46,8 @@ pub struct WorkerEntry {
     pub http_url: Option<String>,
     /// `ip:port` returned to callers; derived from `http_url` when unset.
     pub endpoint: Arc<str>,
+    /// Taken out of new picks.
+    pub cordoned: bool,
     /// Topology labels.
     pub topology: Topology,
 }
@@ -62,6 +64,7 @@ impl WorkerEntry {
             metrics_url: None,
             http_url: None,
             endpoint: "".into(),
+            cordoned: false,
             topology: Topology::default(),
         }
     }
@@ -81,6 +84,7 @@ impl WorkerEntry {
         keys.maybe("endpoint", host_port().described(accepted), (&mut endpoint, due));
         let derived = || self.http_url.as_deref().and_then(endpoint_of).map(Into::into);
         self.endpoint = endpoint.or_else(derived).unwrap_or_default();
+        keys.key("cordoned", Bool, &mut self.cordoned);
         self.topology.keys(keys);
     }
 }

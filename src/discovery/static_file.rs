@@ -106,6 +106,6 @@ fn worker(set: &Arc<WorkerSet>, entry: WorkerEntry) -> Worker {
         http_url: entry.http_url,
         endpoint: entry.endpoint,
         topology: entry.topology,
-        availability: Availability::Ready,
+        availability: if entry.cordoned { Availability::Cordoned } else { Availability::Ready },
     }
 }

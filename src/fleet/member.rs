@@ -64,6 +64,11 @@ impl Member {
         self.status.needs_probe() || (polled && scrapes.unwrap_or(true) && models.unwrap_or(true))
     }
 
+    /// It was taken out of new picks: by its description, or by hand.
+    pub fn cordoned(&self) -> bool {
+        self.worker.availability == Availability::Cordoned || self.status.cordoned.load(Ordering::Relaxed)
+    }
+
     /// Why it gets no requests now, whatever they ask for.
     pub fn unavailable(&self) -> Option<RemovedReason> {
         if self.status.is_evicted() {
@@ -72,8 +77,9 @@ impl Member {
         match self.worker.availability {
             Availability::NotReady => Some(RemovedReason::NotReady),
             Availability::Terminating => Some(RemovedReason::Terminating),
-            Availability::Ready if self.status.asleep.load(Ordering::Relaxed) => Some(RemovedReason::Asleep),
-            Availability::Ready => self.failing().then_some(RemovedReason::Failing),
+            _ if self.cordoned() => Some(RemovedReason::Cordoned),
+            _ if self.status.asleep.load(Ordering::Relaxed) => Some(RemovedReason::Asleep),
+            _ => self.failing().then_some(RemovedReason::Failing),
         }
     }
 

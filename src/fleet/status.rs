@@ -70,6 +70,8 @@ pub struct Status {
     pub models: ArcSwapOption<Vec<ModelCard>>,
     /// Written by `ingest::scrape`: the engine sleeps.
     pub asleep: AtomicBool,
+    /// Written by `admin`: taken out of new picks by hand, until it is put back or the worker leaves.
+    pub cordoned: AtomicBool,
     /// Written by `pipeline` as requests end, and by the probe of `ingest::scrape`: failed responses in a row.
     pub failures: AtomicU32,
     /// Written by `ingest::scrape`: failed scrapes in a row.

@@ -74,6 +74,7 @@ fn what_does_not_make_another_engine_changes_in_place() {
     let zone = Topology { availability_zone: Some("z".into()), ..Topology::default() };
     let changes = [
         Worker { availability: Availability::NotReady, ..worker(&a, 1, 1) },
+        Worker { availability: Availability::Cordoned, ..worker(&a, 1, 1) },
         Worker { topology: zone, ..worker(&a, 1, 1) },
         worker(&Arc::new(rendered), 1, 1),
     ];
@@ -286,6 +287,45 @@ fn a_worker_is_unavailable_for_the_first_reason_that_holds() {
     assert_eq!(unavailable(Availability::Ready), Some(RemovedReason::Failing));
     status.asleep.store(true, Ordering::Relaxed);
     assert_eq!(unavailable(Availability::Ready), Some(RemovedReason::Asleep));
+    assert_eq!(unavailable(Availability::Cordoned), Some(RemovedReason::Cordoned));
+    status.cordoned.store(true, Ordering::Relaxed);
+    assert_eq!(unavailable(Availability::Ready), Some(RemovedReason::Cordoned));
+    assert_eq!(unavailable(Availability::Terminating), Some(RemovedReason::Terminating));
     status.kv.store(Arc::new(KvState::Evicted("why".into())));
     assert_eq!(unavailable(Availability::NotReady), Some(RemovedReason::Evicted));
+}
+
+#[test]
+fn a_cordon_by_hand_lasts_as_long_as_the_worker() {
+    let (registry, a) = (Registry::default(), set("a"));
+    let replace = |workers| registry.replace_set("a", workers).map(drop).unwrap();
+    let cordoned = || registry.get(WorkerId(1)).unwrap().cordoned();
+    replace(vec![worker(&a, 1, 1)]);
+    registry.get(WorkerId(1)).unwrap().status.cordoned.store(true, Ordering::Relaxed);
+    replace(vec![Worker { availability: Availability::NotReady, ..worker(&a, 1, 1) }]);
+    assert!(cordoned(), "described anew");
+    replace(vec![]);
+    replace(vec![worker(&a, 1, 1)]);
+    assert!(!cordoned(), "left and came back");
+}
+
+#[test]
+fn who_is_cordoned_makes_nobody_ready() {
+    let (registry, a) = (Registry::default(), set("a"));
+    registry.replace_set("a", vec![worker(&a, 1, 1), worker(&a, 2, 1)]).unwrap();
+    let [one, two] = [1, 2].map(|id| registry.get(WorkerId(id)).unwrap());
+    let ready = |mock| readiness(&registry.snapshot(), mock);
+    one.status.kv.store(Arc::new(KvState::Synced));
+    one.status.cordoned.store(true, Ordering::Relaxed);
+    let reasons = ["w1: cordoned", "w2: no KV events yet"].map(String::from);
+    assert_eq!(ready(false), Readiness { ready: false, reasons: reasons.into() });
+    two.status.kv.store(Arc::new(KvState::LiveOnly));
+    assert_eq!(ready(false), Readiness { ready: true, reasons: vec!["w1: cordoned".into()] });
+    assert!(ready(true).ready);
+    two.status.cordoned.store(true, Ordering::Relaxed);
+    let reasons = ["w1: cordoned", "w2: cordoned"].map(String::from);
+    assert_eq!(
+        [ready(false), ready(true)],
+        [(); 2].map(|()| Readiness { ready: false, reasons: reasons.to_vec() })
+    );
 }

@@ -70,6 +70,8 @@ pub enum Availability {
     Ready,
     /// Not at the moment: its knowledge is kept.
     NotReady,
+    /// It would, but its description takes it out of new picks: its knowledge is kept.
+    Cordoned,
     /// It is shutting down: serves what it has, gets nothing new.
     Terminating,
 }

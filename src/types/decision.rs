@@ -93,6 +93,8 @@ pub enum RemovedReason {
     NotReady,
     /// It is shutting down.
     Terminating,
+    /// It was taken out of new picks, by its description or by hand.
+    Cordoned,
     /// The engine sleeps.
     Asleep,
     /// The prompt is longer than its `max_model_len`.
@@ -117,6 +119,7 @@ impl RemovedReason {
             Self::Evicted => "evicted",
             Self::NotReady => "not_ready",
             Self::Terminating => "terminating",
+            Self::Cordoned => "cordoned",
             Self::Asleep => "asleep",
             Self::PromptTooLong => "prompt_too_long",
             Self::NotInSubset => "not_in_subset",

@@ -33,6 +33,7 @@ fn a_full_entry() {
     assert_eq!((&*entry.worker_id_str, entry.worker_id_num, &*entry.model_name), ("w", 1, "m"));
     assert_eq!(entry.http_url.as_deref(), Some("http://a:8000"), "paths are appended to it");
     assert_eq!(&*entry.endpoint, "10.0.0.1:80", "given, so not derived");
+    assert!(!entry.cordoned);
     let t = entry.topology;
     let labels =
         [t.pod_name, t.namespace, t.node_name, t.node_ip, t.pod_ip, t.availability_zone, t.instance_type];
@@ -60,6 +61,7 @@ const CONSTRAINTS: &[(&str, &str, &str)] = &[
         "replay_endpoint",
         "ipc://",
     ),
+    ("zmq_endpoint = \"tcp://a:1\"\nendpoint = \"a:1\"\ncordoned = 1", "cordoned", "true or false"),
     ("zmq_endpoint = \"tcp://a:1\"\nendpoint = \"a:1\"\npod_ip = 1", "pod_ip", "a string"),
 ];
 

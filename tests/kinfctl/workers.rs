@@ -66,6 +66,7 @@ impl Fleet for Canned {
         let updates = [
             Update::Snapshot(Snapshot { workers: workers() }),
             Update::Changed(Worker { asleep: true, ..worker(2, KvState::Synced) }),
+            Update::Changed(Worker { cordoned: true, asleep: true, ..worker(2, KvState::Synced) }),
             Update::Removed("vllm-1".into()),
         ];
         let updates = updates.map(|update| Ok(WatchWorkersResponse { update: Some(update) }));

@@ -89,7 +89,7 @@ async fn picks_on_many_threads_see_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pick_on_load_alone_honours_who_is_eligible() {
-    let (p, n) = (profile("p", |_| {}), 7);
+    let (p, n) = (profile("p", |_| {}), 8);
     let (site, set) = (Site::of(&p, 0), worker_set("s", &p));
     let mut workers: Vec<_> = (1..=n).map(|id| worker(&set, id)).collect();
     workers[0].availability = Availability::Terminating;
@@ -97,6 +97,7 @@ async fn a_pick_on_load_alone_honours_who_is_eligible() {
     site.member(2).status.kv.store(Arc::new(KvState::Evicted("why".into())));
     site.member(3).status.asleep.store(true, Ordering::Relaxed);
     site.fail(4);
+    site.member(5).status.cordoned.store(true, Ordering::Relaxed);
     let subset = Some((1..n).map(|id| format!("10.0.0.{id}:8000")).collect());
     let decision = site.decide(Incoming { subset, ..other() }).await;
     let why: BTreeMap<_, _> = decision.removed.iter().map(|r| (&*r.who, r.reason)).collect();
@@ -105,7 +106,8 @@ async fn a_pick_on_load_alone_honours_who_is_eligible() {
         ("w2", RemovedReason::Evicted),
         ("w3", RemovedReason::Asleep),
         ("w4", RemovedReason::Failing),
-        ("w7", RemovedReason::NotInSubset),
+        ("w5", RemovedReason::Cordoned),
+        ("w8", RemovedReason::NotInSubset),
     ];
     assert_eq!(why, BTreeMap::from(want));
     assert_eq!(decision.degraded, [Degradation::NotInference]);

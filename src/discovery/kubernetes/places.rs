@@ -124,9 +124,10 @@ impl Gathering {
 /// What holds of a pod that is listed twice, as it may be while slices are rearranged: one that is shutting down never
 /// comes back, and of the others the newer is not known.
 fn of_both(a: Availability, b: Availability) -> Availability {
-    use Availability::{NotReady, Ready, Terminating};
+    use Availability::{Cordoned, NotReady, Ready, Terminating};
     match (a, b) {
         (Terminating, _) | (_, Terminating) => Terminating,
+        (Cordoned, _) | (_, Cordoned) => Cordoned,
         (Ready, _) | (_, Ready) => Ready,
         (NotReady, NotReady) => NotReady,
     }

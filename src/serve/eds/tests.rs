@@ -63,7 +63,7 @@ fn decoded(value: &[u8]) -> Vec<(String, u32, bool)> {
 #[test]
 fn a_cluster_holds_its_live_workers_with_health_and_zone() {
     let registry = Registry::default();
-    let mut workers: Vec<_> = (0..7).map(|id| worker("a", id, &format!("10.0.0.1:{}", 8000 + id))).collect();
+    let mut workers: Vec<_> = (0..8).map(|id| worker("a", id, &format!("10.0.0.1:{}", 8000 + id))).collect();
     workers[1].availability = Availability::Terminating;
     workers[2].endpoint = "engine.local:8002".into();
     workers[3].endpoint = "[::1]:8003".into();
@@ -76,11 +76,17 @@ fn a_cluster_holds_its_live_workers_with_health_and_zone() {
     for _ in 0..FAILURES_TO_FAIL {
         status(6).status.record(true);
     }
+    status(7).status.cordoned.store(true, std::sync::atomic::Ordering::Relaxed);
     let view = view(&registry, &["a".into(), "later".into()]);
     assert_eq!(view.pending, BTreeSet::from([cluster_name("later")]));
     let cluster = &view.clusters["kinference/a"];
     let zone = "z".to_owned();
-    let wanted = [(String::new(), 8003, true), (zone.clone(), 8000, true), (zone, 8005, false)];
+    let wanted = [
+        (String::new(), 8003, true),
+        (zone.clone(), 8000, true),
+        (zone.clone(), 8005, false),
+        (zone, 8007, false),
+    ];
     assert_eq!(decoded(&cluster.body.value), wanted);
 }
 

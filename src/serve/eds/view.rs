@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use envoy_types::pb::{
@@ -105,9 +105,7 @@ fn assignment(set: &str, members: &[&Member]) -> ClusterLoadAssignment {
     }) {
         let Some(address) = socket(member) else { continue };
         let zone = member.worker.topology.availability_zone.as_deref().unwrap_or_default();
-        let ready = member.worker.availability == Availability::Ready;
-        let well = ready && !member.failing() && !member.status.asleep.load(Ordering::Relaxed);
-        *zones.entry(zone).or_default().entry(address).or_default() |= well;
+        *zones.entry(zone).or_default().entry(address).or_default() |= member.unavailable().is_none();
     }
     let endpoints = zones.into_iter().map(|(zone, endpoints)| locality(zone, endpoints)).collect();
     ClusterLoadAssignment { cluster_name: cluster_name(set), endpoints, ..Default::default() }

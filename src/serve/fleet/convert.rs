@@ -28,6 +28,7 @@ impl From<&WorkerView> for proto::Worker {
             load: Some((&view.load).into()),
             gpu_blocks: view.blocks.gpu as u64,
             lower_blocks: view.blocks.lower as u64,
+            cordoned: view.cordoned,
             topology: (view.topology != Topology::default()).then(|| (&view.topology).into()),
         }
     }

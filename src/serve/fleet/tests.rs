@@ -35,6 +35,7 @@ fn worker(id: u64, set: &str, running: u8) -> WorkerView {
         models: vec!["m".into()],
         engine: None,
         kv_events: KvState::Evicted("why".into()),
+        cordoned: false,
         asleep: false,
         availability: Availability::Ready,
         failing: false,

@@ -68,6 +68,7 @@ fn against(worker: &Worker) -> Option<(&'static str, Tone)> {
     let all = [
         (!worker.evicted_because.is_empty(), "evicted", Tone::Bad),
         (worker.terminating, "terminating", Tone::Warning),
+        (worker.cordoned, "cordoned", Tone::Warning),
         (worker.asleep, "asleep", Tone::Warning),
         (worker.failing, "failing", Tone::Bad),
     ];
@@ -103,6 +104,7 @@ fn object(worker: &Worker) -> Value {
         "engine": worker.engine,
         "kv_state": kv_events(worker).0,
         "evicted_because": worker.evicted_because,
+        "cordoned": worker.cordoned,
         "asleep": worker.asleep,
         "terminating": worker.terminating,
         "failing": worker.failing,
