@@ -38,7 +38,7 @@ use crate::{
     fleet::Registry,
     kubernetes::Release,
     load::LoadTable,
-    observe::{Decisions, Metrics},
+    observe::{Decisions, LogFilter, Metrics},
     prompt::{Tokenizers, http_client},
     serve::{self, Tls, tls::TlsFiles},
 };
@@ -76,14 +76,15 @@ pub async fn load(path: &Path) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Runs the server until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
+/// Runs the server until SIGTERM or SIGINT, then drains it; a second signal ends it at once. `log` is what operators may
+/// change.
 ///
 /// # Errors
 /// Whatever keeps it from starting or ends it early.
-pub async fn run(config: Config) -> anyhow::Result<()> {
+pub async fn run(config: Config, log: LogFilter) -> anyhow::Result<()> {
     open_files::raise();
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let app = App::build(config).await?;
+    let app = App::build(config, log).await?;
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();
     let running = app.run(shutdown);
@@ -117,6 +118,7 @@ pub struct App {
     tls: Option<(Tls, TlsFiles)>,
     kubernetes: Option<Kubernetes>,
     optional: Optional,
+    log: LogFilter,
 }
 
 impl App {
@@ -125,7 +127,7 @@ impl App {
     /// # Errors
     /// TLS files that can't be used, no Kubernetes credentials where a feature needs them, an address that
     /// can't be bound.
-    pub async fn build(config: Config) -> anyhow::Result<Self> {
+    pub async fn build(config: Config, log: LogFilter) -> anyhow::Result<Self> {
         let metrics = Metrics::new();
         let tls = Tls::load(&config.tls, &metrics).await?;
         let client = http_client(&config.tokenize).context("the HTTP client")?;
@@ -152,6 +154,7 @@ impl App {
             tls,
             kubernetes,
             optional,
+            log,
         })
     }
 
@@ -201,6 +204,7 @@ impl App {
                 draining: draining.clone(),
                 policies_known,
                 watches: self.kubernetes.map(|kubernetes| kubernetes.watches),
+                log: self.log,
             };
             tasks.spawn(async move { ("admin", admin::run(listener, admin).await.map_err(Into::into)) });
         }

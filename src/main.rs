@@ -3,8 +3,8 @@
 use std::{io, io::IsTerminal, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use kinference::app;
-use tracing_subscriber::EnvFilter;
+use kinference::{app, observe::LogFilter};
+use tracing_subscriber::{EnvFilter, fmt, prelude::*, registry};
 
 /// Picks, for every inference request, the engine that will answer it soonest.
 #[derive(Parser)]
@@ -16,7 +16,7 @@ struct Args {
     /// Validate it and its workers files, print what is in force, and exit.
     #[arg(long)]
     check: bool,
-    /// How log lines are written to stderr; which ones is the variable RUST_LOG's to say.
+    /// How log lines are written to stderr; which ones is the variable RUST_LOG's to say, and then `kinfctl log`'s.
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     log_format: String,
 }
@@ -28,19 +28,17 @@ const BAD_CONFIGURATION: u8 = 64;
 async fn main() -> ExitCode {
     let args = Args::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(app::DEFAULT_LOG));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal());
+    let (filter, log) = LogFilter::new(filter);
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     match args.log_format.as_str() {
-        "json" => log.json().init(),
-        _ => log.init(),
+        "json" => registry().with(filter).with(lines.json()).init(),
+        _ => registry().with(filter).with(lines).init(),
     }
     let loaded = app::load(&args.config).await.map_err(|errors| writeln!(io::stderr(), "{errors}"));
     let Ok(config) = loaded else { return ExitCode::from(BAD_CONFIGURATION) };
     let done = match args.check {
         true => io::stdout().write_all(config.effective().as_bytes()).map_err(Into::into),
-        false => app::run(config).await,
+        false => app::run(config, log).await,
     };
     let Err(error) = done else { return ExitCode::SUCCESS };
     tracing::error!(error = format!("{error:#}"), "kinference stops");

@@ -1,7 +1,11 @@
-//! HTTP for operators on `admin_listen`: `/metrics`, `/readyz`, `/livez`, `/api/fleet`. Read-only.
+//! HTTP for operators on `admin_listen`: `/metrics`, `/readyz`, `/livez`, `/api/fleet`, and the changes of `writes`.
+
+mod guard;
+mod writes;
 
 use std::{
     convert::Infallible,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,10 +22,13 @@ use axum::{
 use serde::Serialize;
 use tokio::net::TcpListener;
 
+pub use guard::CHANGE_HEADER;
+pub use writes::{Cordon, Logged, Refused};
+
 use crate::{
     fleet::{Readiness, readiness},
     kubernetes::{WatchReport, WatchState, Watches},
-    observe::Metrics,
+    observe::{LogFilter, Metrics},
     roster::Roster,
 };
 
@@ -39,6 +46,8 @@ pub struct Admin {
     pub policies_known: Arc<AtomicBool>,
     /// What follows the Kubernetes API server, if anything does.
     pub watches: Option<Watches>,
+    /// What is logged.
+    pub log: LogFilter,
 }
 
 /// What `/readyz` answers.
@@ -60,8 +69,9 @@ pub async fn run(listener: TcpListener, admin: Admin) -> std::io::Result<Infalli
         .route("/readyz", get(readyz))
         .route("/livez", get(|| async { Json(serde_json::json!({"alive": true})) }))
         .route("/api/fleet", get(fleet_snapshot))
+        .merge(writes::routes())
         .with_state(Arc::new(admin));
-    axum::serve(listener, router).await?;
+    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Err(std::io::Error::other("the admin listener closed"))
 }
 

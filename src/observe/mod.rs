@@ -1,7 +1,10 @@
-//! What is to be seen of the work: the metrics registry that every room registers its own metrics with, and the latest
-//! decisions.
+//! What is to be seen of the work: the metrics registry that every room registers its own metrics with, the latest
+//! decisions, and what is logged.
 
 mod decisions;
+mod log;
+
+pub use log::{LogFilter, LogFilterError};
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector};
 

@@ -1,0 +1,113 @@
+//! What is logged, which can be changed while the process runs.
+//!
+//! Invariant: a filter that does not do changes nothing. Text as the variable `RUST_LOG` has it.
+
+use tracing::{Level, level_filters::LevelFilter};
+use tracing_subscriber::{EnvFilter, Registry, filter::ParseError, reload};
+
+/// The filter of the log, in force and changeable. Cheap to clone.
+#[derive(Clone)]
+pub struct LogFilter(reload::Handle<EnvFilter, Registry>);
+
+/// Why a filter does not do.
+#[derive(Debug, thiserror::Error)]
+pub enum LogFilterError {
+    /// A part of it that would silence everything else, or is a slip.
+    #[error("`{0}` is neither a level (off, error, warn, info, debug, trace) nor `target=level`")]
+    Directive(String),
+    /// It is written wrong.
+    #[error("`{0}`: {1}")]
+    Grammar(String, ParseError),
+    /// Nothing is logged any more.
+    #[error("the log is gone: {0}")]
+    Gone(#[from] reload::Error),
+}
+
+impl LogFilter {
+    /// With that filter to begin with; the layer goes to the subscriber.
+    pub fn new(filter: EnvFilter) -> (reload::Layer<EnvFilter, Registry>, Self) {
+        let (layer, handle) = reload::Layer::new(filter);
+        (layer, Self(handle))
+    }
+
+    /// What is in force. Its parts may stand in another order than they were given in.
+    ///
+    /// # Errors
+    /// [`LogFilterError::Gone`]
+    pub fn now(&self) -> Result<String, LogFilterError> {
+        Ok(self.0.with_current(ToString::to_string)?)
+    }
+
+    /// Puts another one in force, and logs that.
+    ///
+    /// # Errors
+    /// It does not do; the old one stays.
+    pub fn set(&self, text: &str) -> Result<(), LogFilterError> {
+        let filter = parse(text)?;
+        let tell = || tracing::info!(filter = text, "what is logged was changed");
+        // Either filter may hide the line: it is told under the one that shows it.
+        let shown = tracing::enabled!(Level::INFO);
+        if shown {
+            tell();
+        }
+        self.0.reload(filter)?;
+        if !shown {
+            tell();
+        }
+        Ok(())
+    }
+}
+
+/// Stricter than `RUST_LOG`, where what is no level is the name of a target, and silences all others.
+fn parse(text: &str) -> Result<EnvFilter, LogFilterError> {
+    // What is said of spans is left to the parser.
+    let parts = text.split(',').filter(|part| !part.contains('['));
+    // To the parser of levels nothing is one.
+    let is_level = |level: &str| !level.is_empty() && level.parse::<LevelFilter>().is_ok();
+    let mut slips = parts.filter(|part| match part.split_once('=') {
+        Some((target, level)) => {
+            target.is_empty() || target.contains(char::is_whitespace) || !is_level(level)
+        }
+        None => !is_level(part),
+    });
+    if let Some(slip) = slips.next() {
+        return Err(LogFilterError::Directive(slip.into()));
+    }
+    EnvFilter::try_new(text).map_err(|why| LogFilterError::Grammar(text.into(), why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_told_apart_from_filters() {
+        for good in [
+            "info",
+            "OFF",
+            "info,kinference=debug",
+            "warn,kinference::ingest=trace",
+            "info,kinference[span{a=1}]=debug",
+        ] {
+            assert!(parse(good).is_ok(), "{good}: {:?}", parse(good).err());
+        }
+        for bad in [
+            "",
+            "verbose",
+            "info,",
+            "kinference",
+            "kinference=loud",
+            "=info",
+            "info,kinference=",
+            "info, kube=off",
+            "a[b",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        let told = parse("info,verbose").unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "`verbose` is neither a level (off, error, warn, info, debug, trace) nor `target=level`"
+        );
+    }
+}
