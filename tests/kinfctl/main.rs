@@ -4,9 +4,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod admin;
 mod config;
 mod help;
 mod policies;
 mod run;
+#[expect(dead_code, reason = "shared with the admin listener's tests, which use more of it")]
+#[path = "../admin/site.rs"]
+mod site;
 mod terminal;
 mod workers;

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 fine, 1 problems found or failed, 2 wrong arguments.
 
+mod admin;
 mod cases;
 mod client;
 mod completions;
@@ -43,12 +44,16 @@ enum Command {
     Completions(completions::Args),
     /// Is this configuration right, and what is in force?
     Config(config::Args),
+    /// Takes a worker of a running server out of new picks; what is known of its cache is kept up.
+    Cordon(admin::cordon::Args),
     /// The CustomResourceDefinitions, as YAML.
     Crds(crds::Args),
     /// KV-cache events: does my engine publish, and what?
     Events(events::Args),
     /// Why does a request go where it goes?
     Explain(explain::Args),
+    /// What a running server logs, shown or changed.
+    Log(admin::log::Args),
     /// Manual pages.
     Man(man::Args),
     /// Runs test cases of policies: fleet and request in, what becomes of it out.
@@ -57,6 +62,8 @@ enum Command {
     Tokenize(tokenize::Args),
     /// A live table of the workers of a running server; `q` or Ctrl-C ends it.
     Top(top::Args),
+    /// Puts a cordoned worker of a running server back.
+    Uncordon(admin::cordon::Args),
     /// Are these resources right, by themselves and together?
     Validate(validate::Args),
     /// The workers of a running server: state, load, what is wrong with them.
@@ -85,11 +92,14 @@ async fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Test(args) => return cases::run(&args),
         Command::Validate(args) => return validate::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Cordon(args) => admin::cordon::run(args, true).await,
         Command::Crds(args) => crds::run(&args),
         Command::Events(args) => events::run(args).await,
+        Command::Log(args) => admin::log::run(args).await,
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Tokenize(args) => tokenize::run(args).await,
         Command::Top(args) => top::run(args).await,
+        Command::Uncordon(args) => admin::cordon::run(args, false).await,
         Command::Workers(args) => workers::run(args).await,
     }?;
     Ok(Outcome::Fine)

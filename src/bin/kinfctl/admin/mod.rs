@@ -1,0 +1,57 @@
+//! What is changed on a running server, over its admin listener. It takes changes from its own machine only.
+
+pub mod cordon;
+pub mod log;
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use kinference::admin::{CHANGE_HEADER, Refused};
+use reqwest::{Client, Method, RequestBuilder, Url};
+use serde::de::DeserializeOwned;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where the admin listener is.
+#[derive(clap::Args)]
+pub struct Admin {
+    /// Its admin listener: `http://host:port` or `host:port`. On the machine itself, or a port that is forwarded to it.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9003")]
+    admin: String,
+}
+
+impl Admin {
+    /// A request for that path, of these segments.
+    ///
+    /// # Errors
+    /// The address does not do.
+    fn request(&self, method: Method, path: &[&str]) -> anyhow::Result<RequestBuilder> {
+        let told = || format!("--admin {}", self.admin);
+        let text = match self.admin.split_once("://") {
+            None => format!("http://{}", self.admin),
+            Some(("http", _)) => self.admin.clone(),
+            Some(_) => bail!("{}: the admin listener speaks http:// only", told()),
+        };
+        let mut url: Url = text.parse().with_context(told)?;
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        // A proxy of the environment is no way to this machine.
+        let client = Client::builder().no_proxy().timeout(TIMEOUT).build()?;
+        Ok(client.request(method, url).header(CHANGE_HEADER, "1"))
+    }
+}
+
+/// What the server answers, or why it does not do it.
+async fn answer<T: DeserializeOwned>(request: RequestBuilder) -> anyhow::Result<T> {
+    let answer = request.send().await.context("the admin listener is not reached")?;
+    let status = answer.status();
+    let body = answer.bytes().await?;
+    if status.is_success() {
+        return serde_json::from_slice(&body).context("the server's answer can't be read");
+    }
+    match serde_json::from_slice::<Refused>(&body) {
+        Ok(refused) => bail!(refused.error),
+        Err(_) => bail!("the server answers {status}: is it a Kinference that takes changes?"),
+    }
+}
