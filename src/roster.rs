@@ -52,6 +52,8 @@ pub struct WorkerView {
     pub availability: Availability,
     /// It keeps failing.
     pub failing: bool,
+    /// It has answered nothing yet: while others have, it gets a few requests at a time.
+    pub warming: bool,
     /// Its load.
     pub load: Load,
     /// Blocks held.
@@ -108,6 +110,7 @@ impl Roster {
             asleep: status.asleep.load(Ordering::Relaxed),
             availability: worker.availability,
             failing: member.failing(),
+            warming: member.warming(),
             degraded: lacks.map(Degradation::label).collect(),
             kv_events,
             load: Load {

@@ -144,6 +144,8 @@ pub struct PickerConfig {
     pub replication_warm_target: u32,
     /// Overlap fraction counting as warm.
     pub replication_warm_threshold_fraction: f64,
+    /// Own addition: own requests in flight at most on a worker that has answered none yet, while others have. 0 = no bound.
+    pub warmup_in_flight_max: u32,
     /// Own addition: seed of the tie breaker. Unset: from the operating system.
     pub seed: Option<u64>,
 }
@@ -158,6 +160,7 @@ impl Default for PickerConfig {
             replication_threshold_pct: 0.0,
             replication_warm_target: 2,
             replication_warm_threshold_fraction: 0.5,
+            warmup_in_flight_max: 4,
             seed: None,
         }
     }
@@ -173,6 +176,7 @@ impl PickerConfig {
         keys.key("replication_warm_target", count(0), &mut self.replication_warm_target);
         let warm = &mut self.replication_warm_threshold_fraction;
         keys.key("replication_warm_threshold_fraction", FRACTION, warm);
+        keys.key("warmup_in_flight_max", count(0), &mut self.warmup_in_flight_max);
         keys.optional("seed", whole(0, i64::MAX), &mut self.seed);
     }
 }

@@ -69,6 +69,12 @@ impl Member {
         self.worker.availability == Availability::Cordoned || self.status.cordoned.load(Ordering::Relaxed)
     }
 
+    /// It has answered nothing yet, and its profile bounds what such a worker gets.
+    pub fn warming(&self) -> bool {
+        let bounded = self.worker.set.profile.picker.warmup_in_flight_max > 0;
+        bounded && !self.status.answered.load(Ordering::Relaxed)
+    }
+
     /// Why it gets no requests now, whatever they ask for.
     pub fn unavailable(&self) -> Option<RemovedReason> {
         if self.status.is_evicted() {

@@ -74,6 +74,8 @@ pub struct Status {
     pub cordoned: AtomicBool,
     /// Written by `pipeline` as requests end, and by the probe of `ingest::scrape`: failed responses in a row.
     pub failures: AtomicU32,
+    /// Written by `pipeline`: a request has had its first token, or its whole answer, from it.
+    pub answered: AtomicBool,
     /// Written by `ingest::scrape`: failed scrapes in a row.
     pub missed_scrapes: AtomicU32,
     /// Written by `ingest::models`: failed polls in a row.

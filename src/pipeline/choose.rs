@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use crate::{
     fleet::Member,
     load::{Claim, LoadView, Pick},
-    route::{Choice, Cost, Demand, assume_worst, pick, predict, rank, replica},
+    route::{Choice, Cost, Demand, assume_worst, held_back, pick, predict, rank, replica},
     types::{Candidate, Decision, Degradation, ErrorKind, Rejection, RemovedReason, Stage},
 };
 
@@ -160,6 +160,7 @@ fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> (Candidate, Oth
         waiting: rules::waiting(&view),
         own_in_flight: view.own_in_flight,
         level: 0,
+        warming: seat.member.warming(),
         degraded: lacks(&seat.member, &view, held.is_some()),
     };
     (candidate, (seat.backend, view.age_ms))
@@ -171,7 +172,7 @@ fn lacks(member: &Member, view: &LoadView, with_prompt: bool) -> Vec<Degradation
 }
 
 /// Picks with the picker of the best candidate's profile. A hot prefix is spread over those only that are as good to
-/// the rules as the best, and serve its model.
+/// the rules as the best, serve its model, and are not held back.
 fn pick_one(
     pipeline: &Pipeline,
     leader: &Seat,
@@ -184,8 +185,10 @@ fn pick_one(
     let replicate = prompts.on(leader).and_then(|held| {
         let window = state.hot.entry(leader.member.model().unwrap_or_default()).or_default();
         let hot = window.observe(&held.keys, profile.picker.replication_threshold_pct);
+        let held = held_back(candidates, profile.picker.warmup_in_flight_max);
         let alike = |one: &Candidate| one.level == candidates[0].level && one.model == leader.model;
-        let alike: Vec<_> = candidates.iter().enumerate().filter(|(_, one)| alike(one)).collect();
+        let all = candidates.iter().enumerate();
+        let alike: Vec<_> = all.filter(|(i, one)| alike(one) && !held[*i]).collect();
         let ranked: Vec<_> = alike.iter().map(|(_, one)| *one).collect();
         replica(&profile.picker, &profile.predictor, &ranked, hot).map(|at| alike[at].0)
     });

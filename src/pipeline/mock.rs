@@ -55,6 +55,7 @@ fn candidate(seat: &Seat) -> Candidate {
         waiting: 0.0,
         own_in_flight: 0,
         level: 0,
+        warming: false,
         degraded: Vec::new(),
     }
 }

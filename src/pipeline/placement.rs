@@ -2,7 +2,10 @@
 //!
 //! Invariant: whatever ends a request, dropping its placement releases its load.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -114,6 +117,7 @@ impl Placement {
             return;
         }
         live.reservation.first_token();
+        live.answered();
         let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
         let observed = live.decided_at.elapsed();
         live.ttft = Some(observed);
@@ -146,7 +150,10 @@ impl Placement {
     pub fn finish(mut self, outcome: Outcome, usage: Option<Usage>) {
         let Some(live) = self.live.take() else { return };
         match outcome {
-            Outcome::Completed => live.record(false),
+            Outcome::Completed => {
+                live.record(false);
+                live.answered();
+            }
             Outcome::Failed => live.record(true),
             // What a client did says nothing about the engine.
             Outcome::ClientError | Outcome::Cancelled => {}
@@ -160,6 +167,10 @@ impl Live {
         self.metrics.ended(outcome, usage);
         let ending = Ending { outcome, ttft: self.ttft, took: self.decided_at.elapsed(), usage };
         self.decisions.ended(self.number, ending);
+    }
+
+    fn answered(&self) {
+        self.member.status.answered.store(true, Ordering::Relaxed);
     }
 
     fn record(&self, failed: bool) {

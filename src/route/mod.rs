@@ -5,9 +5,11 @@ mod pick;
 mod predict;
 mod replicate;
 mod stale;
+mod warmup;
 
 pub use eligible::{Demand, eligible};
 pub use pick::{Choice, pick, rank};
 pub use predict::{Cost, predict, prefill_work_ms};
 pub use replicate::{HotPrefixes, replica};
 pub use stale::assume_worst;
+pub use warmup::held_back;

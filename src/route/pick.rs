@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use rand::{Rng, rngs::StdRng};
 
-use super::stale::is_stale;
+use super::{stale::is_stale, warmup::held_back};
 use crate::{config::PickerConfig, types::Candidate};
 
 /// What was picked: indices into the ranked candidates.
@@ -19,17 +19,22 @@ pub struct Choice {
 /// Sorts candidates: by the level that rules gave them, then the best prediction first; equal ones by id, so that equal
 /// inputs rank equally.
 pub fn rank(candidates: &mut [Candidate]) {
-    candidates.sort_by(|a, b| by_worth(a, b).then_with(|| a.target.key().cmp(&b.target.key())));
+    let by_target = |a: &Candidate, b: &Candidate| a.target.key().cmp(&b.target.key());
+    candidates.sort_by(|a, b| by_level(a, b).then_with(|| by_ttft(a, b)).then_with(|| by_target(a, b)));
 }
 
-fn by_worth(a: &Candidate, b: &Candidate) -> Ordering {
-    a.level.cmp(&b.level).then_with(|| a.prediction.ttft_ms.total_cmp(&b.prediction.ttft_ms))
+fn by_level(a: &Candidate, b: &Candidate) -> Ordering {
+    a.level.cmp(&b.level)
+}
+
+fn by_ttft(a: &Candidate, b: &Candidate) -> Ordering {
+    a.prediction.ttft_ms.total_cmp(&b.prediction.ttft_ms)
 }
 
 /// Picks among ranked candidates: the best `max(top_k_min, ceil(top_k_fraction * n))` are the candidate set;
 /// of those of the best's level within `tie_tolerance_ms` of it, one whose load is known rather than assumed, the one with the
 /// fewest own requests in flight, then at random. Equal predictions enter the set by the same rules, or a fleet
-/// that idles would only ever use its lowest ids. `forced` is picked regardless, and joins the candidate set.
+/// that idles would only ever use its lowest ids. Of a level, those that [`held_back`] names come last. `forced` is picked regardless, and joins the candidate set.
 /// A request is worded for the picked one: only those who know the model by the same name can stand in for it.
 ///
 /// `None` when there is no candidate.
@@ -39,13 +44,17 @@ pub fn pick(
     forced: Option<usize>,
     rng: &mut StdRng,
 ) -> Option<Choice> {
-    let best = ranked.first()?;
+    let held = held_back(ranked, picker.warmup_in_flight_max);
     let fraction = (picker.top_k_fraction * ranked.len() as f64).ceil() as usize;
-    let size = fraction.max(picker.top_k_min as usize).clamp(1, ranked.len());
-    let limit = best.prediction.ttft_ms + picker.tie_tolerance_ms;
-    let is_tied = |i: usize| ranked[i].level == best.level && ranked[i].prediction.ttft_ms <= limit;
+    let size = fraction.max(picker.top_k_min as usize).max(1).min(ranked.len());
     let mut all: Vec<(usize, Preference)> = ranked.iter().map(|c| preference(c, rng)).enumerate().collect();
-    all.sort_by(|(a, one), (b, other)| by_worth(&ranked[*a], &ranked[*b]).then_with(|| one.cmp(other)));
+    let by_group = |a: usize, b: usize| by_level(&ranked[a], &ranked[b]).then_with(|| held[a].cmp(&held[b]));
+    all.sort_by(|(a, one), (b, other)| {
+        by_group(*a, *b).then_with(|| by_ttft(&ranked[*a], &ranked[*b])).then_with(|| one.cmp(other))
+    });
+    let best = all.first()?.0;
+    let limit = ranked[best].prediction.ttft_ms + picker.tie_tolerance_ms;
+    let is_tied = |i: usize| by_group(i, best).is_eq() && ranked[i].prediction.ttft_ms <= limit;
     let tied = all.iter().take(size).take_while(|(i, _)| is_tied(*i));
     let chosen = forced.or_else(|| tied.min_by_key(|(_, preference)| *preference).map(|(i, _)| *i))?;
     let takes_the_same = |i: &usize| ranked[*i].model == ranked[chosen].model;
@@ -90,6 +99,7 @@ pub(super) mod tests {
             waiting: 0.0,
             own_in_flight,
             level: 0,
+            warming: false,
             degraded: Vec::new(),
         }
     }
@@ -173,6 +183,29 @@ pub(super) mod tests {
         for seed in 0..16 {
             let choice = pick(&picker, &c, None, &mut StdRng::seed_from_u64(seed)).unwrap();
             assert_eq!(choice, Choice { chosen: 0, fallbacks: vec![1, 2] });
+        }
+    }
+
+    #[test]
+    fn those_held_back_come_last_of_their_level() {
+        let picker = PickerConfig { top_k_min: 4, ..Default::default() };
+        let warming = |id, ms| Candidate { warming: true, ..candidate(id, ms, 4) };
+        let second = |c: Candidate| Candidate { level: 1, ..c };
+        let mut c = [
+            warming(1, 100.0),
+            candidate(2, 110.0, 30),
+            candidate(3, 900.0, 0),
+            second(candidate(4, 1.0, 0)),
+        ];
+        rank(&mut c);
+        for seed in 0..16 {
+            let pick =
+                |picker: &PickerConfig, forced| pick(picker, &c, forced, &mut StdRng::seed_from_u64(seed));
+            let want = Choice { chosen: 1, fallbacks: vec![2, 0, 3] };
+            assert_eq!(pick(&picker, None), Some(want), "near the best, and not tied with it");
+            assert_eq!(pick(&picker, Some(0)).map(|choice| choice.chosen), Some(0));
+            let unbounded = PickerConfig { warmup_in_flight_max: 0, ..picker.clone() };
+            assert_eq!(pick(&unbounded, None), Some(Choice { chosen: 0, fallbacks: vec![1, 2, 3] }));
         }
     }
 

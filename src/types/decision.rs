@@ -160,6 +160,8 @@ pub struct Candidate {
     pub own_in_flight: u32,
     /// What the rules of a pool make of it: those of a lower level come first, whatever their predictions.
     pub level: u32,
+    /// It has answered nothing yet: while others have, it gets a few requests at a time.
+    pub warming: bool,
     /// What this candidate's prediction lacks.
     pub degraded: Vec<Degradation>,
 }

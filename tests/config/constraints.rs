@@ -54,6 +54,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[tokenize] pool_max_idle_per_host",
             "[profile.predictor] inflight_concurrent_capacity",
             "[profile.picker] replication_warm_target",
+            "[profile.picker] warmup_in_flight_max",
             "[token_review] positive_ttl_secs",
             "[token_review] negative_ttl_secs",
             "[token_review] max_cache_entries",

@@ -55,6 +55,7 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("profile.picker", "replication_threshold_pct", "0.0"),
     ("profile.picker", "replication_warm_target", "2"),
     ("profile.picker", "replication_warm_threshold_fraction", "0.5"),
+    ("profile.picker", "warmup_in_flight_max", "4"),
     ("profile.picker", "seed", "-"),
     ("workerset", "name", "\"s\""),
     ("workerset", "profile", "\"p\""),
@@ -136,8 +137,16 @@ fn the_documentation_has_every_key_with_its_default() {
     rows.retain(|(section, _), _| section != "Workers file");
     let own = |section: &str, key: &str| {
         OWN_SECTIONS.contains(&section)
-            || ["backlog_weight", "lower_tier_credit", "seed", "pool_name", "files", "body_metadata"]
-                .contains(&key)
+            || [
+                "backlog_weight",
+                "lower_tier_credit",
+                "warmup_in_flight_max",
+                "seed",
+                "pool_name",
+                "files",
+                "body_metadata",
+            ]
+            .contains(&key)
     };
     assert_eq!(rows.len(), DEFAULTS.len(), "as many documented keys as there are");
     for (section, key, default) in DEFAULTS {

@@ -24,6 +24,7 @@ pub fn decision() -> Arc<Decision> {
         waiting: 0.0,
         own_in_flight: 0,
         level: 0,
+        warming: false,
         degraded: vec![Degradation::NoMetrics],
     };
     Arc::new(Decision {

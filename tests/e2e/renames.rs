@@ -167,6 +167,7 @@ fn decision(endpoint: &str) -> Arc<Decision> {
         waiting: 0.0,
         own_in_flight: 0,
         level: 0,
+        warming: false,
         degraded: vec![],
     };
     Arc::new(Decision {

@@ -13,4 +13,5 @@ mod refusal;
 mod rules;
 mod site;
 mod tokens;
+mod warmup;
 mod wording;

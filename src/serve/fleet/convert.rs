@@ -29,6 +29,7 @@ impl From<&WorkerView> for proto::Worker {
             gpu_blocks: view.blocks.gpu as u64,
             lower_blocks: view.blocks.lower as u64,
             cordoned: view.cordoned,
+            warming: view.warming,
             topology: (view.topology != Topology::default()).then(|| (&view.topology).into()),
         }
     }

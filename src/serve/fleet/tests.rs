@@ -39,6 +39,7 @@ fn worker(id: u64, set: &str, running: u8) -> WorkerView {
         asleep: false,
         availability: Availability::Ready,
         failing: false,
+        warming: false,
         load,
         blocks: BlockCounts::default(),
         degraded: Vec::new(),

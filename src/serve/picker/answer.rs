@@ -101,6 +101,7 @@ fn candidate(candidate: &types::Candidate) -> Candidate {
         degradations: words(candidate.degraded.iter()),
         model: name(&candidate.model),
         level: candidate.level,
+        warming: candidate.warming,
         waiting: candidate.waiting,
     }
 }

@@ -136,6 +136,7 @@ pub(super) fn routed(
         waiting: known.map_or(0.0, |known| known.load.queue),
         own_in_flight: shown.own_in_flight,
         level: 0,
+        warming: false,
         degraded: stale.then_some(types::Degradation::StaleMetrics).into_iter().collect(),
     }
 }

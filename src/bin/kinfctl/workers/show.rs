@@ -108,6 +108,7 @@ fn object(worker: &Worker) -> Value {
         "asleep": worker.asleep,
         "terminating": worker.terminating,
         "failing": worker.failing,
+        "warming": worker.warming,
         "load": worker.load.as_ref().map(load),
         "gpu_blocks": worker.gpu_blocks,
         "lower_blocks": worker.lower_blocks,

@@ -38,6 +38,7 @@ fn decision() -> Arc<Decision> {
         waiting: 0.0,
         own_in_flight: 0,
         level: 0,
+        warming: false,
         degraded: vec![],
     };
     Arc::new(Decision {
