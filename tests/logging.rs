@@ -2,48 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{io, sync::Arc};
+#[expect(dead_code, reason = "shared with tests that use more of it")]
+mod logs;
 
-use kinference::{app::DEFAULT_LOG, observe::LogFilter};
-use parking_lot::Mutex;
-use tracing::subscriber::{DefaultGuard, set_default};
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt};
+use kinference::app::DEFAULT_LOG;
+
+use logs::Lines;
 
 #[test]
 fn the_default_filter_is_the_same_everywhere() {
     assert!(include_str!("../docs/configuration.md").contains(&format!("`{DEFAULT_LOG}`")));
     assert!(include_str!("../charts/kinference/values.yaml").contains(&format!("filter: {DEFAULT_LOG}\n")));
-}
-
-/// Lines as they are written.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    /// What this thread logs from now on, level and words.
-    fn capture(filter: &str) -> (Self, LogFilter, DefaultGuard) {
-        let (layer, log) = LogFilter::new(EnvFilter::new(filter));
-        let written = Self::default();
-        let writer = written.clone();
-        let shown = fmt::layer().with_writer(move || writer.clone()).with_ansi(false).without_time();
-        let guard = set_default(tracing_subscriber::registry().with(layer).with(shown));
-        (written, log, guard)
-    }
-
-    /// What was written since the last call.
-    fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut *self.0.lock())).unwrap()
-    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod logs;
+
 use std::{
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
@@ -25,6 +27,8 @@ use kinference::{
 };
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, task::JoinSet};
+
+use logs::Lines;
 
 const POLL: Duration = Duration::from_millis(20);
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -198,11 +202,14 @@ async fn load_sleep_and_activity_follow_the_engine() {
     *site.engine.metrics.lock() = busy(5000);
     let expected = site.member.status.kv_expected.notified();
     tokio::time::timeout(DEADLINE, expected).await.expect("KV events are expected");
+    let (lines, _, _guard) = Lines::capture("info");
     let asleep = "vllm:num_requests_running 0\nvllm:engine_sleep_state{sleep_state=\"awake\"} 0.0\n";
     *site.engine.metrics.lock() = Answer::Text(asleep.into());
     site.until("asleep", |s| s.member.status.asleep.load(Ordering::Relaxed)).await;
+    lines.only("w", "INFO kinference::ingest::scrape: the engine is asleep: no traffic until it wakes");
     *site.engine.metrics.lock() = busy(5);
     site.until("awake", |s| !s.member.status.asleep.load(Ordering::Relaxed)).await;
+    lines.only("w", "the engine is awake again");
 }
 
 #[tokio::test]
@@ -228,12 +235,17 @@ async fn an_engine_that_goes_away_and_comes_back_is_noticed() {
     site.scrape();
     site.poll_models();
     site.until("load and models", |s| s.view().queue == 4.0 && s.member.status.models.load().is_some()).await;
+    let (lines, _, _guard) = Lines::capture("info");
     site.server.shutdown().await;
     site.until("failing", |s| s.member.failing()).await;
+    let told = lines.take();
+    let (missed, failing) = ("can't be read", "; it is failing: no traffic until it answers");
+    assert_eq!((told.matches(missed).count(), told.matches(failing).count()), (2, 1), "{told}");
     assert_eq!(site.view().queue, 4.0, "the last value is kept until it is stale");
     let listener = TcpListener::bind(&*site.member.worker.endpoint).await.unwrap();
     site.serve(listener);
     site.until("in service", |s| !s.member.failing()).await;
+    lines.only("w", "can be read again; it is failing no more: back in service");
 }
 
 #[tokio::test]
@@ -253,8 +265,10 @@ async fn failing_responses_are_forgiven_by_a_probe_only() {
     site.scrape();
     site.until("5 scrapes", |s| s.scrapes() >= 5).await;
     assert!(site.member.failing(), "scrapes alone don't bring it back");
+    let (lines, _, _guard) = Lines::capture("info");
     *site.engine.health.lock() = Answer::Status(200);
     site.until("in service", |s| !s.member.failing()).await;
+    lines.only("w", "it answers its probe and is failing no more: back in service");
 }
 
 #[tokio::test]

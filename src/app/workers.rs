@@ -8,7 +8,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use crate::{
     cache::CacheIndex,
     config::TokenizeMode,
-    fleet::{FleetEvent, Member, Registry, Snapshot, diff},
+    fleet::{Availability, FleetEvent, Member, Registry, Snapshot, diff},
     ingest::{
         kv::{Follower, KvMetrics},
         models::ModelsPoller,
@@ -55,6 +55,9 @@ impl WorkerTasks {
                     }
                 }
             }
+            for (worker, told) in told_anew(&known, &now) {
+                tracing::info!(%worker, "{told}");
+            }
             known = now;
             tokio::select! {
                 changed = changes.changed() => changed.context("the registry is gone")?,
@@ -69,7 +72,7 @@ impl WorkerTasks {
         (tasks, follower): (&mut JoinSet<()>, &Follower),
     ) -> Vec<AbortHandle> {
         let worker = &member.worker;
-        tracing::info!(worker = %worker.name, endpoint = %worker.endpoint, set = %worker.set.name, "worker joined");
+        tracing::info!(worker = %worker.name, endpoint = %worker.endpoint, set = %worker.set.name, availability = ?worker.availability, "worker joined");
         let kv = follower.clone().run(member.clone());
         let (scraper, models) = (self.scraper.clone(), self.models.clone());
         let (scraped, polled) = (member.clone(), member.clone());
@@ -111,6 +114,22 @@ impl WorkerTasks {
     }
 }
 
+/// What discovery says anew of workers that stay, in words.
+fn told_anew(known: &Snapshot, now: &Snapshot) -> Vec<(Arc<str>, &'static str)> {
+    let anew = now.values().filter(|member| {
+        let before = known.get(&member.worker.id).filter(|before| before.generation == member.generation);
+        before.is_some_and(|before| before.worker.availability != member.worker.availability)
+    });
+    let told = |member: &Arc<Member>| match member.worker.availability {
+        Availability::Ready if member.cordoned() => "ready, and still cordoned by hand: no new requests",
+        Availability::Ready => "ready: it takes requests",
+        Availability::NotReady => "not ready: no new requests, what it caches is known on",
+        Availability::Cordoned => "cordoned by its workers file: no new requests, what it caches is known on",
+        Availability::Terminating => "terminating: no new requests",
+    };
+    anew.map(|member| (member.worker.name.clone(), told(member))).collect()
+}
+
 /// A task that was cancelled with its worker, or had nothing to do for it (no endpoint, evicted), is fine.
 fn unless_panicked(ended: Result<(), JoinError>) -> anyhow::Result<()> {
     match ended {
@@ -124,7 +143,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{Profile, TokenizeConfig, Topology},
-        fleet::{Availability, KvSource, Worker, WorkerSet},
+        fleet::{KvSource, Worker, WorkerSet},
         load::{Freshness, LoadSample},
         observe::Metrics,
         prompt::http_client,
@@ -150,6 +169,23 @@ mod tests {
             topology: Topology::default(),
             availability: Availability::Ready,
         }
+    }
+
+    #[test]
+    fn what_is_said_anew_of_a_worker_is_told_once() {
+        let registry = Registry::default();
+        let replace = |availability| {
+            let known = registry.snapshot();
+            registry.replace_set("s", vec![Worker { availability, ..worker() }]).unwrap();
+            told_anew(&known, &registry.snapshot()).into_iter().map(|(_, told)| told).collect::<Vec<_>>()
+        };
+        assert_eq!(replace(Availability::NotReady), [""; 0], "that it joined is told elsewhere");
+        assert_eq!(replace(Availability::Ready), ["ready: it takes requests"]);
+        assert_eq!(replace(Availability::Ready), [""; 0]);
+        assert!(replace(Availability::Cordoned)[0].starts_with("cordoned by its workers file"));
+        registry.get(WorkerId(1)).unwrap().status.cordoned.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(replace(Availability::Ready)[0].contains("still cordoned by hand"));
+        assert_eq!(replace(Availability::Terminating), ["terminating: no new requests"]);
     }
 
     #[tokio::test]

@@ -58,6 +58,15 @@ pub const FAILURES_TO_FAIL: u32 = 3;
 /// Scrapes and polls missed in a row after which a worker counts as failing.
 pub const MISSED_POLLS_TO_FAIL: u32 = 5;
 
+/// What a response changed about its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It fails now: no traffic.
+    BeganToFail,
+    /// It failed, and does not any more.
+    Recovered,
+}
+
 /// The live status of one worker.
 #[derive(Debug, Default)]
 pub struct Status {
@@ -83,19 +92,19 @@ pub struct Status {
 }
 
 impl Status {
-    /// Records how a response from the worker went; `true` when the worker has just begun to fail.
-    pub fn record(&self, failed: bool) -> bool {
+    /// Records how a response from the worker went; what that changed.
+    pub fn record(&self, failed: bool) -> Option<Turn> {
         if failed {
-            self.failures.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES_TO_FAIL
+            let now = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+            (now == FAILURES_TO_FAIL).then_some(Turn::BeganToFail)
         } else {
-            self.failures.store(0, Ordering::Relaxed);
-            false
+            self.probed().then_some(Turn::Recovered)
         }
     }
 
-    /// A probe reached the engine: response failures are forgotten.
-    pub fn probed(&self) {
-        self.failures.store(0, Ordering::Relaxed);
+    /// The engine was reached: response failures are forgotten. Whether they were enough to keep traffic away.
+    pub fn probed(&self) -> bool {
+        self.failures.swap(0, Ordering::Relaxed) >= FAILURES_TO_FAIL
     }
 
     /// Responses keep failing: gets no traffic, so only a probe brings it back.

@@ -179,11 +179,11 @@ fn failing_needs_responses_in_a_row_or_all_polls() {
     let status = &both.status;
     assert_eq!(
         [true, true, false, true, true, true, true].map(|failed| status.record(failed)),
-        [false, false, false, false, false, true, false]
+        [None, None, None, None, None, Some(Turn::BeganToFail), None]
     );
     assert!(both.failing() && status.needs_probe());
-    status.probed();
-    assert!(!both.failing());
+    assert_eq!([false, false].map(|failed| status.record(failed)), [Some(Turn::Recovered), None]);
+    assert!(!both.failing() && !status.probed());
     status.missed_scrapes.store(MISSED_POLLS_TO_FAIL, Ordering::Relaxed);
     assert!(!both.failing());
     status.missed_models.store(MISSED_POLLS_TO_FAIL, Ordering::Relaxed);

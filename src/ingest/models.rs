@@ -5,11 +5,7 @@
 
 mod cards;
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use prometheus::IntCounterVec;
 use reqwest::Client;
@@ -17,12 +13,16 @@ use tokio::time::sleep;
 
 pub use cards::{BadModels, parse};
 
-use super::fetch::{FetchError, Limits, get};
+use super::{
+    fetch::{FetchError, Limits, get},
+    missed,
+};
 use crate::{
-    fleet::{MISSED_POLLS_TO_FAIL, Member, ModelCard},
+    fleet::{Member, ModelCard},
     observe::Metrics,
 };
 
+const PATH: &str = "/v1/models";
 const LIMITS: Limits = Limits { timeout: Duration::from_secs(5), bytes: 1 << 20 };
 /// The pause after the first of several failures; doubles with each, up to the longest or the refresh interval.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -55,7 +55,7 @@ impl ModelsPoller {
     /// Polls one worker until the task is dropped. One without `http_url` serves the model of its configuration.
     pub async fn run(self, member: Arc<Member>) -> Infallible {
         let Some(base) = &member.worker.http_url else { return std::future::pending().await };
-        let url = format!("{}/v1/models", base.trim_end_matches('/'));
+        let url = format!("{}{PATH}", base.trim_end_matches('/'));
         loop {
             let missed = self.poll(&member, &url).await;
             sleep(pause(missed, self.refresh)).await;
@@ -72,18 +72,12 @@ impl ModelsPoller {
                     tracing::debug!(worker = %member.worker.name, models = cards.len(), "the models served changed");
                     status.models.store(Some(Arc::new(cards)));
                 }
-                if status.missed_models.swap(0, Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL {
-                    tracing::info!(worker = %member.worker.name, "/v1/models answers again");
-                }
+                missed::answered(member, &status.missed_models, PATH);
                 0
             }
             Err(error) => {
                 self.results.with_label_values(&["failed"]).inc();
-                let missed = status.missed_models.fetch_add(1, Ordering::Relaxed) + 1;
-                if missed == MISSED_POLLS_TO_FAIL {
-                    tracing::warn!(worker = %member.worker.name, %url, %error, "/v1/models can't be read");
-                }
-                missed
+                missed::failed(member, &status.missed_models, (PATH, url, &error))
             }
         }
     }

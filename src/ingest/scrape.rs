@@ -21,13 +21,14 @@ pub use parse::{Scraped, parse};
 use probation::Probation;
 use work::Work;
 
-use super::fetch::{FetchError, Limits, get};
-use crate::{
-    fleet::{MISSED_POLLS_TO_FAIL, Member},
-    load::LoadTable,
-    observe::Metrics,
+use super::{
+    fetch::{FetchError, Limits, get},
+    missed,
 };
+use crate::{fleet::Member, load::LoadTable, observe::Metrics};
 
+/// What is read, in words.
+const PATH: &str = "/metrics";
 /// Largest `/metrics` that is read, in bytes: many times what an engine with 16 ranks publishes.
 const MAX_BYTES: usize = 8 << 20;
 /// A scrape may take one poll interval, within these bounds.
@@ -76,8 +77,9 @@ impl Scraper {
                 None => true,
             };
             if memory.probation.tick(member.status.needs_probe()) && reached && self.probe(&member).await {
-                tracing::info!(worker = %member.worker.name, "a failing worker answers its probe: back in service");
-                member.status.probed();
+                if member.status.probed() {
+                    tracing::info!(worker = %member.worker.name, "it answers its probe and is failing no more: back in service");
+                }
                 memory.probation.released();
             }
         }
@@ -88,18 +90,14 @@ impl Scraper {
         let limits = Limits { timeout: self.timeout(), bytes: MAX_BYTES };
         match get(&self.client, url, limits).await {
             Ok(body) => {
-                if member.status.missed_scrapes.swap(0, Ordering::Relaxed) >= MISSED_POLLS_TO_FAIL {
-                    tracing::info!(worker = %member.worker.name, "metrics can be scraped again");
-                }
+                missed::answered(member, &member.status.missed_scrapes, PATH);
                 let scraped = parse(&String::from_utf8_lossy(&body), member.model().as_deref());
                 self.take(member, (scraped, memory));
                 true
             }
             Err(error) => {
                 self.results.with_label_values(&[label(&error)]).inc();
-                if member.status.missed_scrapes.fetch_add(1, Ordering::Relaxed) + 1 == MISSED_POLLS_TO_FAIL {
-                    tracing::warn!(worker = %member.worker.name, %url, %error, "metrics can't be scraped");
-                }
+                missed::failed(member, &member.status.missed_scrapes, (PATH, url, &error));
                 false
             }
         }
@@ -119,7 +117,14 @@ impl Scraper {
         self.results.with_label_values(&["ok"]).inc();
         self.load.record_scrape(member.worker.id, scraped.load);
         if let Some(asleep) = scraped.asleep {
-            member.status.asleep.store(asleep, Ordering::Relaxed);
+            let was = member.status.asleep.swap(asleep, Ordering::Relaxed);
+            if was != asleep {
+                let (worker, now) = (
+                    &member.worker.name,
+                    if asleep { "asleep: no traffic until it wakes" } else { "awake again" },
+                );
+                tracing::info!(%worker, "the engine is {now}");
+            }
         }
         if memory.work.filled_blocks(&scraped, member.worker.set.kv_block_size) {
             member.status.kv_expected.notify_one();

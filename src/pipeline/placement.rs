@@ -10,7 +10,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    fleet::{Member, Registry},
+    fleet::{Member, Registry, Turn},
     load::Reservation,
     observe::Decisions,
     types::{Decision, Ending, Outcome, Usage},
@@ -174,9 +174,21 @@ impl Live {
     }
 
     fn record(&self, failed: bool) {
-        if !self.mock && self.member.status.record(failed) {
-            let worker = &*self.member.worker.name;
-            tracing::warn!(worker, "worker keeps failing: no traffic until a probe succeeds");
+        if self.mock {
+            return;
+        }
+        let worker = &*self.member.worker.name;
+        match self.member.status.record(failed) {
+            Some(Turn::BeganToFail) => {
+                tracing::warn!(
+                    worker,
+                    "its responses are errors, it is failing: no traffic until a probe succeeds"
+                );
+            }
+            Some(Turn::Recovered) => {
+                tracing::info!(worker, "it answered a request and is failing no more: back in service");
+            }
+            None => {}
         }
     }
 }

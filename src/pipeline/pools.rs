@@ -25,7 +25,8 @@ pub(super) struct InPool {
 pub(super) fn named(policies: &Policies, incoming: &Incoming) -> Result<Option<Arc<Pool>>, Rejection> {
     let Some(name) = incoming.pool.as_deref() else { return Ok(None) };
     let found = policies.pool(name).map_err(|why| {
-        tracing::warn!(pool = name, %why, "a request names an InferencePool that is not there");
+        // By the request: it is counted as refused, and the client is told.
+        tracing::debug!(pool = name, %why, "a request names an InferencePool that is not there");
         Rejection::new(ErrorKind::PoolNotFound, "The route of this request has no models at the moment.")
     })?;
     Ok(Some(found.clone()))

@@ -2,18 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "../logs/mod.rs"]
+mod logs;
 mod site;
 
 use kinference::{fleet::Availability, types::RemovedReason};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use logs::Lines;
 use site::{Site, worker};
 
 #[tokio::test]
 async fn a_worker_is_taken_out_and_put_back_by_hand() {
     let site = Site::start(vec![worker(1, "ns/w 1%"), worker(2, "w2")]).await;
     let path = "/api/workers/ns%2Fw%201%25/cordon";
+    let (lines, _, _guard) = Lines::capture("info");
     let told = |on: bool| json!({"worker": "ns/w 1%", "cordoned": on, "by_file": false, "by_hand": on});
     for (method, on) in [(Method::PUT, true), (Method::DELETE, false)] {
         for _ in 0..2 {
@@ -23,6 +27,9 @@ async fn a_worker_is_taken_out_and_put_back_by_hand() {
             let fleet = site.get("/api/fleet").await.1;
             assert_eq!([0, 1].map(|i| fleet["workers"][i]["cordoned"].clone()), [json!(on), json!(false)]);
         }
+        let words =
+            if on { "cordoned by hand: it gets no new requests" } else { "not cordoned by hand any more" };
+        lines.only("ns/w 1%", words);
     }
     let (status, told) = site.change(Method::PUT, "/api/workers/w3/cordon", None).await;
     assert_eq!((status, told), (StatusCode::NOT_FOUND, json!({"error": "no worker is called `w3`"})));

@@ -6,6 +6,8 @@ mod choice;
 mod equal;
 mod kept;
 mod listing;
+#[path = "../logs/mod.rs"]
+mod logs;
 mod outcome;
 mod pools;
 mod records;

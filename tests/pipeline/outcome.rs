@@ -6,7 +6,10 @@ use kinference::{
 };
 use serde_json::json;
 
-use crate::site::{MODEL, Site, call, other, picked, profile, prompt, worker, worker_of, worker_set};
+use crate::{
+    logs::Lines,
+    site::{MODEL, Site, call, other, picked, profile, prompt, worker, worker_of, worker_set},
+};
 
 #[tokio::test(start_paused = true)]
 async fn load_moves_with_who_serves_and_the_unreached_worker_is_blamed() {
@@ -54,6 +57,29 @@ async fn only_failures_in_a_row_count_against_a_worker() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_turn_of_a_worker_is_one_line_and_requests_are_none() {
+    let site = Site::of(&profile("p", |_| {}), 1);
+    let (lines, _, _guard) = Lines::capture("info");
+    // In flight when the worker turns.
+    let last = site.place(prompt(0..64)).await;
+    let mut placed = Vec::new();
+    for _ in 0..5 {
+        placed.push(site.place(prompt(0..64)).await);
+    }
+    placed.pop().unwrap().finish(Outcome::Completed, None);
+    assert_eq!(lines.take(), "");
+    placed.into_iter().for_each(|placement| placement.finish(Outcome::Failed, None));
+    lines.only(
+        "w1",
+        "WARN kinference::pipeline::placement: its responses are errors, it is failing: no traffic",
+    );
+    site.refused(prompt(0..64)).await;
+    assert_eq!(lines.take(), "", "a refused request is no line either");
+    last.finish(Outcome::Completed, None);
+    lines.only("w1", "it answered a request and is failing no more: back in service");
 }
 
 fn goes_on(id: &str) -> Incoming {
