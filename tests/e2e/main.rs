@@ -19,6 +19,7 @@ mod engines;
 mod tools;
 mod grpcurl;
 mod native;
+mod operators;
 mod outages;
 mod policies;
 #[path = "../apiserver/process.rs"]

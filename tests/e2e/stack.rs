@@ -156,6 +156,12 @@ impl Router {
         write_workers(self.dir.path(), engines);
     }
 
+    /// Changes the text of its workers file.
+    pub fn edit_workers(&self, edit: impl FnOnce(String) -> String) {
+        let path = self.dir.path().join("workers.toml");
+        replace(&path, &edit(fs::read_to_string(&path).unwrap()));
+    }
+
     pub async fn fleet(&self) -> Value {
         get_json(&format!("http://{}/api/fleet", self.admin)).await.unwrap_or_default()
     }
@@ -201,9 +207,13 @@ fn write_workers(dir: &Path, engines: &[Engine]) {
             http = e.http
         );
     }
-    let (new, path) = (dir.join("workers.toml.new"), dir.join("workers.toml"));
-    fs::write(&new, text).unwrap();
-    fs::rename(new, path).unwrap();
+    replace(&dir.join("workers.toml"), &text);
+}
+
+fn replace(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, text).unwrap();
+    fs::rename(beside, path).unwrap();
 }
 
 fn write_config(dir: &Path, [listen, admin]: [&str; 2], extra: &str) {
