@@ -37,7 +37,7 @@ use crate::{
     fleet::{Registry, Snapshot},
     load::LoadTable,
     observe::{Decisions, Metrics},
-    policy::compile::Policies,
+    policy::{Secrets, compile::Policies},
     prompt::Tokenizers,
     route::{Demand, HotPrefixes},
     types::{Degradation, ErrorKind, ErrorShape, Rejection, RequestKind, Stage},
@@ -82,6 +82,7 @@ pub struct Pipeline {
     turn: AtomicUsize,
     sticky: Arc<StickyMap>,
     policies: PoliciesInForce,
+    secrets: Secrets,
     metrics: Arc<PipelineMetrics>,
 }
 
@@ -115,6 +116,7 @@ impl Pipeline {
             turn: AtomicUsize::new(0),
             sticky: Arc::default(),
             policies: Arc::default(),
+            secrets: Secrets::default(),
             metrics: Arc::new(PipelineMetrics::new(metrics)),
         }
     }
@@ -123,6 +125,11 @@ impl Pipeline {
     /// ones: without, pools are ignored.
     pub fn policies(&self) -> &PoliciesInForce {
         &self.policies
+    }
+
+    /// The credentials of providers, for whoever fetches them.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// The models that the request's pool publishes, where it asks for them; `None`: the engines are to be asked.

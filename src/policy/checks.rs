@@ -84,6 +84,11 @@ fn provider_problems(provider: &InferenceProviderSpec, at: &FieldPath) -> Vec<Pr
         let message = format!("is `{header}`, which can't carry a credential; accepted: any other header");
         out.push(Problem::new(credentials.field("header"), message));
     }
+    let printable = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_graphic());
+    if let Some(scheme) = provider.credentials.scheme.as_deref().filter(|scheme| !printable(scheme)) {
+        let message = format!("is {scheme:?}, but must be printable ASCII without spaces, such as `Bearer`");
+        out.push(Problem::new(credentials.field("scheme"), message));
+    }
     out
 }
 
@@ -175,13 +180,16 @@ mod tests {
     fn a_credential_is_in_a_header_of_its_own() {
         let spec = json!({
             "api": "OpenAI", "host": "h", "models": [{"name": "m"}],
-            "credentials": {"mode": "Header", "header": "host", "secretRef": {"name": "s", "key": "k"}},
+            "credentials": {
+                "mode": "Header", "header": "host", "scheme": "Be\narer", "secretRef": {"name": "s", "key": "k"},
+            },
         });
         let said = problems("InferenceProvider", &spec);
         assert_eq!(
             said,
             [
-                "`spec.credentials.header` is `host`, which can't carry a credential; accepted: any other header"
+                "`spec.credentials.header` is `host`, which can't carry a credential; accepted: any other header",
+                "`spec.credentials.scheme` is \"Be\\narer\", but must be printable ASCII without spaces, such as `Bearer`",
             ]
         );
     }

@@ -1,6 +1,7 @@
 //! What platform teams declare: the resources of `kinference.buoyant.io`, and what is made of them.
 //!
-//! Pure: resources in, validated values out. Watching them, and writing their status, is the business of `kubernetes`.
+//! Resources in, validated values out. Watching them, and writing their status, is the business of `kubernetes`. Pure but
+//! for [`Secrets`], where who fetches credentials and who needs them meet.
 
 mod checks; // what schemas can't say
 pub mod crd; // the five kinds, as the API server has them
@@ -11,6 +12,7 @@ mod in_force; // the last sound version of each resource
 pub mod manifests; // files of resources, with lines
 mod problem;
 mod resource;
+mod secrets; // credentials of providers
 mod standing; // what a status says
 mod when; // conditions in CEL
 mod schema; // what schemas say, without an API server
@@ -18,4 +20,5 @@ mod schema; // what schemas say, without an API server
 pub use in_force::InForce;
 pub use problem::{FieldPath, Problem, in_one_line};
 pub use resource::{Resource, read, validate};
+pub use secrets::{Known, NoSecret, Secret, SecretKey, Secrets};
 pub use standing::{Condition, Standing};

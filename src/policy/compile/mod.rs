@@ -16,9 +16,10 @@ use kube::ResourceExt;
 
 use super::{
     crd::{InferencePolicy, InferencePool, InferenceProvider},
-    eval::{Key, Pool},
+    eval::{Authorization, Key, Pool},
     problem::{FieldPath, Problem},
     resource::Resource,
+    secrets::SecretKey,
 };
 
 /// The namespace of a resource that names none.
@@ -29,6 +30,7 @@ pub(super) const DEFAULT_NAMESPACE: &str = "default";
 pub struct Policies {
     pools: BTreeMap<Key, Arc<Pool>>,
     backends: BTreeMap<Key, Key>,
+    secrets: BTreeMap<Key, SecretKey>,
 }
 
 /// Something about how resources fit together.
@@ -89,6 +91,11 @@ impl Policies {
         self.pools.get(self.backends.get(backend)?)
     }
 
+    /// Where the credentials of providers are, by provider.
+    pub fn secrets(&self) -> &BTreeMap<Key, SecretKey> {
+        &self.secrets
+    }
+
     /// All pools, by namespace and name.
     pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
         self.pools.values()
@@ -122,6 +129,11 @@ pub fn compile(resources: &[Resource], worker_sets: Option<&BTreeSet<String>>) -
             compiler.no_pool(index, &pool);
         }
     }
+    let secret = |(key, provider): (&Key, &&InferenceProvider)| {
+        let authorization = Authorization::of(&provider.spec, &key.namespace)?;
+        Some((key.clone(), authorization.secret))
+    };
+    out.secrets = compiler.providers.iter().filter_map(secret).collect();
     let mut findings = compiler.findings;
     findings.sort_by(|a, b| (a.resource, &a.problem.path).cmp(&(b.resource, &b.problem.path)));
     (out, findings)

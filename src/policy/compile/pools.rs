@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     super::{
-        crd::{self, InferencePool, PublishedModel},
-        eval::{Backend, Key, Model, Pool, Provider},
+        crd::{self, InferencePool, InferenceProviderSpec, PublishedModel},
+        eval::{Authorization, Backend, Key, Model, Pool, Provider},
         problem::FieldPath,
     },
     Compiler, listed,
@@ -93,17 +93,25 @@ impl Compiler<'_> {
             self.unresolved(at.resource, at.path.field("model"), message);
             return None;
         };
+        let authorization = Authorization::of(&found.spec, &key.namespace);
         let provider = Provider {
             key,
             api: found.spec.api,
-            host: found.spec.host.clone(),
-            port: found.spec.port,
-            path_prefix: found.spec.path_prefix.clone(),
+            authority: authority(&found.spec).into(),
+            path_prefix: found.spec.path_prefix.as_deref().map(Arc::from),
             upstream: of_provider.upstream.as_deref().unwrap_or(&model).into(),
             expected_ttft_ms: of_provider.expected_ttft_ms,
-            credentials: found.spec.credentials.clone(),
+            authorization,
         };
         let source = reference.name.as_str().into();
         Some(Backend { source, model, cost: of_provider.cost, provider: Some(Arc::new(provider)) })
+    }
+}
+
+/// As requests name it.
+fn authority(provider: &InferenceProviderSpec) -> String {
+    match provider.port {
+        443 => provider.host.clone(),
+        port => format!("{}:{port}", provider.host),
     }
 }

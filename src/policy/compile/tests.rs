@@ -83,7 +83,10 @@ fn what_does_not_exist_is_said_and_the_rest_is_in_force() {
         {"provider": {"name": "nobody"}}, {"provider": {"name": "cloud"}}, {"provider": {"name": "cloud", "model": "l"}},
         {"workerSet": {"name": "s"}}, {"workerSet": {"name": "file"}},
     ]}]);
-    let spec = json!({"api": "Anthropic", "host": "h", "models": [{"name": "l", "upstream": "u"}]});
+    let spec = json!({
+        "api": "Anthropic", "host": "h", "port": 8443, "models": [{"name": "l", "upstream": "u"}],
+        "credentials": {"mode": "Header", "secretRef": {"name": "s", "key": "k"}},
+    });
     let resources = [
         resource("InferencePool", "p", json!({"models": models})),
         resource("InferenceProvider", "cloud", spec),
@@ -103,7 +106,9 @@ fn what_does_not_exist_is_said_and_the_rest_is_in_force() {
     let names: Vec<_> = backends.iter().map(|one| (&*one.source, &*one.model)).collect();
     assert_eq!(names, [("cloud", "l"), ("s", "m"), ("file", "m")]);
     let provider = backends[0].provider.as_ref().unwrap();
-    assert_eq!(&*provider.upstream, "u");
+    assert_eq!((&*provider.upstream, &*provider.authority), ("u", "h:8443"));
+    let secrets: Vec<_> = policies.secrets().iter().map(|(of, secret)| format!("{of}: {secret}")).collect();
+    assert_eq!(secrets, ["default/cloud: key `k` of Secret default/s"]);
     let served: Vec<_> = crate::types::Api::ALL.into_iter().filter(|api| provider.serves(*api)).collect();
     assert_eq!(served, [crate::types::Api::Messages], "nothing is translated");
 }

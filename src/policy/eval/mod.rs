@@ -2,6 +2,7 @@
 //!
 //! Two calls: [`Pool::rules_for`] before anything is predicted, [`Matched::run`] on predicted candidates.
 
+mod authorization;
 mod candidate;
 mod condition;
 mod pool;
@@ -10,6 +11,7 @@ mod rule;
 mod run;
 mod trace;
 
+pub use authorization::Authorization;
 pub(super) use candidate::{BackendMask, CandidateCondition};
 pub use candidate::{Candidate, WorkerState};
 pub use pool::{Backend, Key, Model, Pool, Provider};

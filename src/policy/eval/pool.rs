@@ -3,12 +3,16 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use super::{
-    super::crd::{CandidateKind, Credentials, ProviderApi, TokenCost},
+    super::{
+        crd::{CandidateKind, ProviderApi, TokenCost},
+        secrets::{NoSecret, Secrets},
+    },
+    authorization::Authorization,
     request::{PoolState, Request},
     rule::{Matching, Rule},
     run::Matched,
 };
-use crate::types::Api;
+use crate::types::{Api, ProviderTarget};
 
 /// Names that an error tells at most, and the most characters of each.
 const MOST_NAMES: usize = 32;
@@ -73,18 +77,16 @@ pub struct Provider {
     pub key: Key,
     /// The API that it speaks.
     pub api: ProviderApi,
-    /// Host name.
-    pub host: String,
-    /// Port.
-    pub port: u16,
+    /// Its host, with its port unless that is 443.
+    pub authority: Arc<str>,
     /// Before the request's path.
-    pub path_prefix: Option<String>,
+    pub path_prefix: Option<Arc<str>>,
     /// What the provider calls the model.
     pub upstream: Arc<str>,
     /// Milliseconds to the first token, until requests have shown them.
     pub expected_ttft_ms: u32,
-    /// How requests are authorized.
-    pub credentials: Credentials,
+    /// The header that authorizes requests, where we set it.
+    pub authorization: Option<Authorization>,
 }
 
 impl Provider {
@@ -96,6 +98,21 @@ impl Provider {
             }
             ProviderApi::Anthropic => api == Api::Messages,
         }
+    }
+
+    /// All that a proxy has to be told to send a request there now.
+    ///
+    /// # Errors
+    /// Why its credential is not known.
+    pub fn target(&self, secrets: &Secrets) -> Result<ProviderTarget, NoSecret> {
+        let credential = self.authorization.as_ref().map(|one| one.credential(secrets)).transpose()?;
+        Ok(ProviderTarget {
+            namespace: self.key.namespace.clone(),
+            name: self.key.name.clone(),
+            authority: self.authority.clone(),
+            path_prefix: self.path_prefix.clone(),
+            credential: credential.map(Arc::new),
+        })
     }
 }
 
