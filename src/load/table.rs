@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use prometheus::IntCounterVec;
 use tokio::time::Instant;
 
-use super::{Freshness, LoadSample, LoadView, backlog::RequestId, own::Books, own::Scrape};
+use super::{Freshness, LoadSample, LoadView, Providers, backlog::RequestId, own::Books, own::Scrape};
 use crate::{
     observe::Metrics,
     types::{BlockKeys, SequenceHash, WorkerId},
@@ -37,6 +37,8 @@ pub struct LoadTable {
     books: Mutex<State>,
     /// Reports of reservations, not settled yet. Taken after `books` where both are.
     reports: Mutex<Vec<Report>>,
+    /// Taken after `books` where both are.
+    providers: Arc<Providers>,
     events: IntCounterVec,
 }
 
@@ -78,7 +80,13 @@ impl LoadTable {
             "What became of load reserved on workers.",
             &["event"],
         );
-        Arc::new(Self { poll, books: Mutex::default(), reports: Mutex::default(), events })
+        let providers = Providers::new(metrics);
+        Arc::new(Self { poll, books: Mutex::default(), reports: Mutex::default(), providers, events })
+    }
+
+    /// What is known of providers.
+    pub fn providers(&self) -> &Arc<Providers> {
+        &self.providers
     }
 
     /// A scrape of `worker` came in. Numbers out of their sane range are clamped.

@@ -3,20 +3,24 @@
 use tokio::time::Instant;
 
 use crate::{
+    config::PickerConfig,
     fleet::Member,
-    load::{Claim, LoadView, Pick},
-    route::{Choice, Cost, Demand, assume_worst, held_back, pick, predict, rank, replica},
-    types::{Candidate, Decision, Degradation, ErrorKind, Rejection, RemovedReason, Stage},
+    load::{Claim, LoadView, Pick, Providers},
+    policy::eval::Provider,
+    route::{Choice, Cost, Demand, assume_worst, held_back, pick, predict, predict_provider, rank, replica},
+    types::{Candidate, Decision, Degradation, ErrorKind, Overlap, Rejection, RemovedReason, Stage},
 };
 
 use super::{
     Field, Incoming, Pipeline, Placement, Subject,
     clock::Clock,
-    field::Seat,
+    field::{self, Seat, Who},
     no_worker,
+    placement::Reserved,
     pools::InPool,
     rules::{self, Left},
     tokens::{Held, Prompts},
+    wording::Words,
 };
 
 /// A request and the pool that it is of.
@@ -26,7 +30,7 @@ pub(super) struct Asked<'a> {
     pub pool: Option<&'a InPool>,
 }
 
-/// Chooses a worker of the field for the request.
+/// Chooses one of the field for the request, and tells how it words the request.
 ///
 /// # Errors
 /// Nobody is left once the prompt's length is known, or a rule turns the request away.
@@ -35,7 +39,7 @@ pub(super) fn choose(
     asked: &Asked<'_>,
     (mut field, prompts): (Field, &Prompts),
     clock: &mut Clock,
-) -> Result<Placement, Rejection> {
+) -> Result<(Placement, Option<Words>), Rejection> {
     settle(pipeline, &mut field, prompts)?;
     let table = &pipeline.rooms.load;
     let about = (asked.incoming, asked.subject, prompts.tokens());
@@ -43,26 +47,35 @@ pub(super) fn choose(
         |pool| clock.during(Stage::Policy, || rules::matched(pool, about, (&field.seats, table)));
     let rules = asked.pool.and_then(match_rules);
     let mut load = table.lock();
-    let (candidates, others) = clock.during(Stage::Predict, || predicted(&field, (&load, prompts)));
+    let providers = table.providers();
+    field.keep_taking(providers);
+    let (candidates, others) =
+        clock.during(Stage::Predict, || predicted(&field, (&load, providers), prompts));
     let Left { mut candidates, taken, ruled } = match &rules {
         Some(rules) => clock.during(Stage::Policy, || rules.run(candidates, &others))?,
         None => Left::all(candidates),
     };
     let picking = Instant::now();
     rank(&mut candidates);
-    let best = candidates.first().ok_or_else(no_worker)?;
-    let leader = seat_of(&field, best).ok_or_else(no_worker)?;
-    let (choice, replicated) = pick_one(pipeline, leader, &candidates, prompts).ok_or_else(no_worker)?;
+    let (choice, replicated) = pick_one(pipeline, &field, &candidates, prompts).ok_or_else(no_worker)?;
     let chosen = &candidates[choice.chosen];
     let winner = seat_of(&field, chosen).ok_or_else(no_worker)?;
     let held = prompts.on(winner);
-    let reservation = load.reserve(winner.member.worker.id, claim(asked.subject, chosen, held));
+    let reserved = match &winner.who {
+        Who::Worker(member) => {
+            let claim = claim(asked.subject, chosen, held);
+            Reserved::Worker(member.clone(), load.reserve(member.worker.id, claim))
+        }
+        Who::Provider(provider, _) => Reserved::Provider(providers.reserve(field::at(provider))),
+    };
     drop(load);
     clock.passed(Stage::Pick, picking);
-    let winner = winner.member.clone();
+    let words = winner.words();
+    let counted =
+        if winner.member().is_some() { held.map(|held| held.keys.tokens) } else { prompts.tokens() };
     let decision = Decision {
         model: asked.subject.model.clone(),
-        prompt_tokens: held.map(|held| held.keys.tokens),
+        prompt_tokens: counted,
         candidates,
         chosen: choice.chosen,
         fallbacks: choice.fallbacks,
@@ -72,13 +85,20 @@ pub(super) fn choose(
         degraded: asked.subject.degraded.clone(),
         replicated,
     };
-    Ok(Placement::new(pipeline, decision, (winner, reservation)))
+    Ok((Placement::new(pipeline, decision, reserved), words))
 }
 
 /// The candidates of a field, and what else rules look at.
-fn predicted(field: &Field, (load, prompts): (&Pick<'_>, &Prompts)) -> (Vec<Candidate>, Vec<Other>) {
-    let (mut candidates, others): (Vec<_>, Vec<_>) =
-        field.seats.iter().map(|seat| candidate(seat, load, prompts)).unzip();
+fn predicted(
+    field: &Field,
+    (load, providers): (&Pick<'_>, &Providers),
+    prompts: &Prompts,
+) -> (Vec<Candidate>, Vec<Other>) {
+    let candidate = |seat: &Seat| match &seat.who {
+        Who::Worker(member) => of_worker((seat, member), load, prompts),
+        Who::Provider(provider, _) => of_provider((seat, provider), providers),
+    };
+    let (mut candidates, others): (Vec<_>, Vec<_>) = field.seats.iter().map(candidate).unzip();
     assume_worst(&mut candidates);
     (candidates, others)
 }
@@ -88,8 +108,12 @@ type Other = (usize, Option<f64>);
 
 /// Where a candidate sits.
 fn seat_of<'f>(field: &'f Field, candidate: &Candidate) -> Option<&'f Seat> {
-    let id = candidate.target.worker()?.id;
-    field.seats.iter().find(|seat| seat.member.worker.id == id && seat.model == candidate.model)
+    let sits = |seat: &&Seat| match (&seat.who, candidate.target.worker()) {
+        (Who::Worker(member), Some(worker)) => member.worker.id == worker.id,
+        (Who::Provider(_, target), None) => candidate.target.provider() == Some(target),
+        _ => false,
+    };
+    field.seats.iter().filter(sits).find(|seat| seat.model == candidate.model)
 }
 
 fn claim(subject: &Subject, chosen: &Candidate, held: Option<&Held>) -> Claim {
@@ -106,16 +130,17 @@ fn settle(pipeline: &Pipeline, field: &mut Field, prompts: &Prompts) -> Result<(
     let fleet = pipeline.rooms.registry.snapshot();
     let mut longest = None;
     for before in std::mem::take(&mut field.seats) {
-        let worker = &before.member.worker;
-        let Some(member) = fleet.get(&worker.id).filter(|now| is_same(&before.member, now)) else {
-            field.remove(&before, RemovedReason::Gone);
+        let Who::Worker(was) = &before.who else {
+            field.seats.push(before);
+            continue;
+        };
+        let Some(member) = fleet.get(&was.worker.id).filter(|now| is_same(was, now)) else {
+            field.remove(was.worker.name.clone(), before.model, RemovedReason::Gone);
             continue;
         };
         let prompt_tokens = prompts.on(&before).map(|held| held.keys.tokens);
-        let seat = Seat { member: member.clone(), ..before };
-        if field.add(seat, Demand { prompt_tokens, ..Demand::default() })
-            == Some(RemovedReason::PromptTooLong)
-        {
+        let demand = Demand { prompt_tokens, ..Demand::default() };
+        if field.add(member, (before.model, before.backend), demand) == Some(RemovedReason::PromptTooLong) {
             longest = longest.max(prompt_tokens);
         }
     }
@@ -134,8 +159,24 @@ fn is_same(before: &Member, now: &Member) -> bool {
     before.endpoint == now.endpoint && before.model_name == now.model_name && before.set.name == now.set.name
 }
 
-fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> (Candidate, Other) {
-    let worker = &seat.member.worker;
+fn of_provider((seat, provider): (&Seat, &Provider), providers: &Providers) -> (Candidate, Other) {
+    let view = providers.view(field::at(provider));
+    let candidate = Candidate {
+        target: seat.target(),
+        model: seat.model.clone(),
+        overlap: Overlap::default(),
+        prediction: predict_provider(view.ttft_ms),
+        waiting: 0.0,
+        own_in_flight: view.own_in_flight,
+        level: 0,
+        warming: false,
+        degraded: Vec::new(),
+    };
+    (candidate, (seat.backend, None))
+}
+
+fn of_worker((seat, member): (&Seat, &Member), load: &Pick<'_>, prompts: &Prompts) -> (Candidate, Other) {
+    let worker = &member.worker;
     let profile = &worker.set.profile;
     let view = load.view(worker.id);
     let held = prompts.on(seat);
@@ -148,7 +189,7 @@ fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> (Candidate, Oth
     let prediction = predict(Cost {
         predictor: &profile.predictor,
         inflight_tracking: profile.picker.inflight_tracking,
-        blocks: prompts.blocks_on(seat),
+        blocks: prompts.blocks_on(seat, &worker.set),
         overlap,
         load: &view,
     });
@@ -160,8 +201,8 @@ fn candidate(seat: &Seat, load: &Pick<'_>, prompts: &Prompts) -> (Candidate, Oth
         waiting: rules::waiting(&view),
         own_in_flight: view.own_in_flight,
         level: 0,
-        warming: seat.member.warming(),
-        degraded: lacks(&seat.member, &view, held.is_some()),
+        warming: member.warming(),
+        degraded: lacks(member, &view, held.is_some()),
     };
     (candidate, (seat.backend, view.age_ms))
 }
@@ -171,22 +212,32 @@ fn lacks(member: &Member, view: &LoadView, with_prompt: bool) -> Vec<Degradation
     view.freshness.lacks().into_iter().chain(cache).collect()
 }
 
-/// Picks with the picker of the best candidate's profile. A hot prefix is spread over those only that are as good to
-/// the rules as the best, serve its model, and are not held back.
+/// Picks with the picker of the best candidate's profile; a provider has none: then with that of the best worker's, if
+/// there is one. A hot prefix is spread over those workers only that are as good to the rules as the best, serve its
+/// model, and are not held back.
 fn pick_one(
     pipeline: &Pipeline,
-    leader: &Seat,
+    field: &Field,
     candidates: &[Candidate],
     prompts: &Prompts,
 ) -> Option<(Choice, bool)> {
-    let worker = &leader.member.worker;
-    let profile = &worker.set.profile;
+    let mut workers = candidates.iter().filter(|one| one.target.worker().is_some());
+    let Some(first) = workers.next() else {
+        let choice = pick(&PickerConfig::default(), candidates, None, &mut pipeline.outside.lock());
+        return choice.map(|choice| (choice, false));
+    };
+    let leader = seat_of(field, first)?;
+    let member = leader.member()?;
+    let profile = &member.worker.set.profile;
     let mut state = pipeline.pickers.get(&profile.name)?.lock();
-    let replicate = prompts.on(leader).and_then(|held| {
-        let window = state.hot.entry(leader.member.model().unwrap_or_default()).or_default();
+    let leads = candidates[0].target.worker().is_some();
+    let replicate = prompts.on(leader).filter(|_| leads).and_then(|held| {
+        let window = state.hot.entry(member.model().unwrap_or_default()).or_default();
         let hot = window.observe(&held.keys, profile.picker.replication_threshold_pct);
         let held = held_back(candidates, profile.picker.warmup_in_flight_max);
-        let alike = |one: &Candidate| one.level == candidates[0].level && one.model == leader.model;
+        let alike = |one: &Candidate| {
+            one.level == candidates[0].level && one.model == leader.model && one.target.worker().is_some()
+        };
         let all = candidates.iter().enumerate();
         let alike: Vec<_> = all.filter(|(i, one)| alike(one) && !held[*i]).collect();
         let ranked: Vec<_> = alike.iter().map(|(_, one)| *one).collect();

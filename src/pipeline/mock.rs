@@ -7,7 +7,10 @@ use crate::{
     types::{Candidate, Decision, Overlap, Prediction},
 };
 
-use super::{Field, Incoming, IncomingBody, Pipeline, Placement, Subject, field::Seat};
+use super::{
+    Field, Incoming, IncomingBody, Pipeline, Placement, Subject, field::Seat, placement::Reserved,
+    wording::Words,
+};
 
 /// Chooses by a hash of the request over the workers in the order of their ids.
 pub(super) fn choose(
@@ -15,13 +18,14 @@ pub(super) fn choose(
     incoming: &Incoming,
     subject: &Subject,
     field: &Field,
-) -> Option<Placement> {
+) -> Option<(Placement, Option<Words>)> {
     let mut hash = Xxh3::new();
     if let IncomingBody::Full(body) = &incoming.body {
         hash.update(body);
     }
     let chosen = usize::try_from(hash.digest() % u64::try_from(field.seats.len()).ok()?).ok()?;
-    let winner = field.seats.get(chosen)?.member.clone();
+    let seat = field.seats.get(chosen)?;
+    let winner = seat.member()?.clone();
     let claim = Claim { work_ms: None, keys: None, streamed: subject.token_is_seen };
     let reservation = pipeline.rooms.load.lock().reserve(winner.worker.id, claim);
     let decision = Decision {
@@ -36,7 +40,7 @@ pub(super) fn choose(
         degraded: subject.degraded.clone(),
         replicated: false,
     };
-    Some(Placement::new(pipeline, decision, (winner, reservation)))
+    Some((Placement::new(pipeline, decision, Reserved::Worker(winner, reservation)), seat.words()))
 }
 
 /// Whoever else would take the same request.

@@ -13,6 +13,7 @@ mod metrics;
 mod mock;
 mod placement;
 mod pools;
+mod providers;
 mod rules;
 mod sticky;
 mod subject;
@@ -78,6 +79,8 @@ pub struct Pipeline {
     mock: bool,
     body_metadata: BodyMetadata,
     pickers: HashMap<String, Mutex<PickerState>>,
+    /// Chance among providers, where no worker's profile decides.
+    outside: Mutex<StdRng>,
     /// Which engine of a group is asked to render next.
     turn: AtomicUsize,
     sticky: Arc<StickyMap>,
@@ -98,10 +101,9 @@ struct PickerState {
 impl Pipeline {
     /// A pipeline over those rooms.
     pub fn new(config: &Config, rooms: Rooms, metrics: &Metrics) -> Self {
-        let state = |seed: Option<u64>| PickerState {
-            rng: seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64),
-            hot: HashMap::new(),
-        };
+        let rng = |seed: Option<u64>| seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
+        let state = |seed: Option<u64>| PickerState { rng: rng(seed), hot: HashMap::new() };
+        let any_seed = config.profiles.iter().find_map(|profile| profile.picker.seed);
         Self {
             rooms,
             deadline: config.ext_proc.deadline,
@@ -113,6 +115,7 @@ impl Pipeline {
                 .iter()
                 .map(|p| (p.name.clone(), Mutex::new(state(p.picker.seed))))
                 .collect(),
+            outside: Mutex::new(rng(any_seed)),
             turn: AtomicUsize::new(0),
             sticky: Arc::default(),
             policies: Arc::default(),
@@ -189,7 +192,7 @@ impl Pipeline {
         }
         let pool = self.pool(policies.as_deref(), incoming, &subject)?;
         let mut field = match &pool {
-            Some(pool) => self.field_of(pool, incoming),
+            Some(pool) => self.field_of(pool, (incoming, &subject)),
             None => self.field(incoming, &mut subject)?,
         };
         self.stick(&mut subject, &mut field);
@@ -197,7 +200,7 @@ impl Pipeline {
             return Err(no_worker());
         }
         let wordings = self.word(&mut subject, &field, deadline).await?;
-        let mut placement = if self.mock {
+        let (mut placement, words) = if self.mock {
             mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker)?
         } else {
             let seats = (&*field.seats, &wordings);
@@ -206,7 +209,7 @@ impl Pipeline {
             choose::choose(self, &asked, (field, &prompts), clock)?
         };
         placement.streamed = subject.stream;
-        placement.word(subject, &wordings);
+        placement.word(subject, (&wordings, words));
         Ok(placement)
     }
 
@@ -218,7 +221,7 @@ impl Pipeline {
         deadline: Instant,
     ) -> Result<Wordings, Rejection> {
         let Some(original) = &subject.original else { return Ok(Wordings::default()) };
-        let wordings = Wordings::of(original, field.other_models(subject.model.as_ref())).await;
+        let wordings = Wordings::of(original, field.other_words(subject.model.as_ref())).await;
         let bytes = wordings.whole_bytes();
         if bytes > 0 {
             subject.hold(self.decoding.room(bytes, deadline).await?);
@@ -258,19 +261,24 @@ impl Pipeline {
         InPool::of(pool, subject.model.as_deref(), incoming.tenant.as_deref()).map(Some)
     }
 
-    /// The workers behind what it asks for.
-    fn field_of(&self, pool: &InPool, incoming: &Incoming) -> Field {
+    /// The workers and providers behind what it asks for. In mock mode requests go to workers only: who tries the router
+    /// out wants nothing sent outside.
+    fn field_of(&self, pool: &InPool, (incoming, subject): (&Incoming, &Subject)) -> Field {
         let demand =
             Demand { subset: incoming.subset.as_deref(), exclude: &incoming.exclude, ..Demand::default() };
         let backings = pool.backings(incoming.tenant.as_deref());
-        Field::of(&self.rooms.registry.snapshot(), &backings, demand)
+        let mut field = Field::of(&self.rooms.registry.snapshot(), &backings, demand);
+        if !self.mock {
+            providers::seat(self, pool, (incoming, subject), &mut field);
+        }
+        field
     }
 
     /// Narrows the field to the worker that made the response which the request names.
     fn stick(&self, subject: &mut Subject, field: &mut Field) {
         let Some(id) = &subject.made_before else { return };
         let owner = self.sticky.get(id);
-        let is_owner = |seat: &Seat| Some(seat.member.worker.id) == owner;
+        let is_owner = |seat: &Seat| owner.is_some() && seat.member().map(|member| member.worker.id) == owner;
         if field.seats.iter().any(is_owner) {
             field.seats.retain(is_owner);
         } else {

@@ -11,12 +11,17 @@ use tokio::time::Instant;
 
 use crate::{
     fleet::{Member, Registry, Turn},
-    load::Reservation,
+    load::{ProviderReservation, Reservation},
     observe::Decisions,
     types::{Decision, Ending, Outcome, Usage},
 };
 
-use super::{Pipeline, Rewrite, Subject, metrics::PipelineMetrics, sticky::StickyMap, wording::Wordings};
+use super::{
+    Pipeline, Rewrite, Subject,
+    metrics::PipelineMetrics,
+    sticky::StickyMap,
+    wording::{Wordings, Words},
+};
 
 /// A decision with the load that it reserved. Dropping it unfinished counts as cancelled.
 pub struct Placement {
@@ -32,10 +37,15 @@ pub struct Placement {
     live: Option<Live>,
 }
 
+/// The load that a placed request puts on who serves it.
+pub(super) enum Reserved {
+    Worker(Arc<Member>, Reservation),
+    Provider(ProviderReservation),
+}
+
 /// What a placed request holds.
 struct Live {
-    member: Arc<Member>,
-    reservation: Reservation,
+    reserved: Reserved,
     registry: Arc<Registry>,
     sticky: Arc<StickyMap>,
     metrics: Arc<PipelineMetrics>,
@@ -49,14 +59,9 @@ struct Live {
 }
 
 impl Placement {
-    pub(super) fn new(
-        pipeline: &Pipeline,
-        decision: Decision,
-        (member, reservation): (Arc<Member>, Reservation),
-    ) -> Self {
+    pub(super) fn new(pipeline: &Pipeline, decision: Decision, reserved: Reserved) -> Self {
         let live = Live {
-            member,
-            reservation,
+            reserved,
             registry: pipeline.rooms.registry.clone(),
             sticky: pipeline.sticky.clone(),
             metrics: pipeline.metrics.clone(),
@@ -81,13 +86,12 @@ impl Placement {
         self.live.iter_mut().for_each(|live| live.number = number);
     }
 
-    /// Has the body name the model as the chosen worker knows it, and the answer as the client does.
-    pub(super) fn word(&mut self, subject: Subject, wordings: &Wordings) {
-        let served = self.decision.primary().model.clone();
-        match served.filter(|served| Some(served) != subject.model.as_ref()) {
-            Some(served) => {
-                self.rewrite = wordings.rewrite(&served);
-                self.client_model = subject.model;
+    /// Has the body read as whoever serves it wants it, and the answer name the model as the client does.
+    pub(super) fn word(&mut self, subject: Subject, (wordings, words): (&Wordings, Option<Words>)) {
+        match words.filter(|words| words.differ(subject.model.as_ref())) {
+            Some(words) => {
+                self.rewrite = wordings.rewrite(&words);
+                self.client_model = subject.model.filter(|model| *model != words.model);
             }
             None => self.rewrite = subject.rewrite,
         }
@@ -113,52 +117,68 @@ impl Placement {
     /// The first byte of a streamed answer's body went by. Counts once.
     pub fn first_token(&mut self) {
         let Some(live) = &mut self.live else { return };
-        if live.reservation.had_token() {
+        let observed = live.decided_at.elapsed();
+        if !live.reserved.first_token(observed) {
             return;
         }
-        live.reservation.first_token();
-        live.answered();
+        if let Reserved::Worker(member, _) = &live.reserved {
+            answered(member);
+        }
         let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
-        let observed = live.decided_at.elapsed();
         live.ttft = Some(observed);
         live.metrics.ttft(predicted, observed);
     }
 
     /// Who really serves it, as the proxy reports (`ip:port`): the load moves there. The picked worker was
-    /// not reached: that counts as a failure of it.
+    /// not reached: that counts as a failure of it. Of a provider addresses say nothing.
     pub fn served_by(&mut self, endpoint: &str) {
         let Some(live) = &mut self.live else { return };
-        if *endpoint == *live.member.worker.endpoint {
+        let Reserved::Worker(member, reservation) = &mut live.reserved else { return };
+        if *endpoint == *member.worker.endpoint {
             return;
         }
         let fleet = live.registry.snapshot();
         let Some(server) = fleet.values().find(|m| *m.worker.endpoint == *endpoint) else { return };
-        live.record(true);
-        live.member = server.clone();
-        live.reservation.move_to(server.worker.id);
+        reservation.move_to(server.worker.id);
+        let unreached = std::mem::replace(member, server.clone());
+        live.record(&unreached, true);
         live.metrics.moved();
     }
 
     /// The id of a stored response was seen (`/v1/responses`): later requests naming it stick to the worker.
     pub fn made_response(&mut self, id: &str) {
-        if let Some(live) = &self.live {
-            live.sticky.put(id, live.member.worker.id);
+        if let Some(Live { reserved: Reserved::Worker(member, _), sticky, .. }) = &self.live {
+            sticky.put(id, member.worker.id);
         }
     }
 
     /// It ended.
     pub fn finish(mut self, outcome: Outcome, usage: Option<Usage>) {
-        let Some(live) = self.live.take() else { return };
-        match outcome {
-            Outcome::Completed => {
-                live.record(false);
-                live.answered();
-            }
-            Outcome::Failed => live.record(true),
-            // What a client did says nothing about the engine.
-            Outcome::ClientError | Outcome::Cancelled => {}
+        let Some(mut live) = self.live.take() else { return };
+        if let Reserved::Provider(reservation) = &mut live.reserved {
+            reservation.ended(outcome);
         }
+        let outcome = match &live.reserved {
+            Reserved::Worker(member, _) => live.of_worker(member, outcome),
+            Reserved::Provider(_) if outcome == Outcome::Refused => Outcome::Failed,
+            Reserved::Provider(_) => outcome,
+        };
         live.ended(outcome, usage);
+    }
+}
+
+impl Reserved {
+    /// The first token was seen, so long after the decision; `false`: one was seen before.
+    fn first_token(&mut self, after: Duration) -> bool {
+        let had = match self {
+            Self::Worker(_, reservation) => reservation.had_token(),
+            Self::Provider(reservation) => reservation.had_token(),
+        };
+        match self {
+            Self::Worker(_, reservation) => reservation.first_token(),
+            Self::Provider(reservation) => reservation.first_token(after),
+        }
+        !had
     }
 }
 
@@ -169,16 +189,27 @@ impl Live {
         self.decisions.ended(self.number, ending);
     }
 
-    fn answered(&self) {
-        self.member.status.answered.store(true, Ordering::Relaxed);
+    /// Holds it against or in favour of a worker how a request there ended, and tells how that counts.
+    fn of_worker(&self, member: &Member, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Completed => {
+                self.record(member, false);
+                answered(member);
+            }
+            Outcome::Failed => self.record(member, true),
+            // What a client did says nothing about the engine.
+            Outcome::Refused => return Outcome::ClientError,
+            Outcome::ClientError | Outcome::Cancelled => {}
+        }
+        outcome
     }
 
-    fn record(&self, failed: bool) {
+    fn record(&self, member: &Member, failed: bool) {
         if self.mock {
             return;
         }
-        let worker = &*self.member.worker.name;
-        match self.member.status.record(failed) {
+        let worker = &*member.worker.name;
+        match member.status.record(failed) {
             Some(Turn::BeganToFail) => {
                 tracing::warn!(
                     worker,
@@ -191,6 +222,10 @@ impl Live {
             None => {}
         }
     }
+}
+
+fn answered(member: &Member) {
+    member.status.answered.store(true, Ordering::Relaxed);
 }
 
 impl Drop for Placement {

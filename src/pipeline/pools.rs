@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use crate::{
-    policy::{compile::Policies, eval::Pool},
+    policy::{
+        compile::Policies,
+        eval::{Backend, Pool, Provider},
+    },
     types::{ErrorKind, Rejection},
 };
 
@@ -49,18 +52,24 @@ impl InPool {
     pub fn backings(&self, tenant: Option<&str>) -> Vec<Backing> {
         let Some(index) = self.model else {
             let admitted = self.pool.models.iter().filter(|model| model.admits(tenant));
+            // A provider has to be told which model.
             let workers = admitted.flat_map(|model| &model.backends).filter(|one| one.provider.is_none());
             let backing = |set: &Arc<str>| Backing { set: Some(set.clone()), ..Backing::anyone(None) };
             return workers.map(|backend| backing(&backend.source)).collect();
         };
         let backends = self.pool.models[index].backends.iter().enumerate();
         let workers = backends.filter(|(_, backend)| backend.provider.is_none());
-        let backing = |(index, backend): (usize, &crate::policy::eval::Backend)| Backing {
+        let backing = |(index, backend): (usize, &Backend)| Backing {
             set: Some(backend.source.clone()),
             model: Some(backend.model.clone()),
             backend: index,
         };
         workers.map(backing).collect()
+    }
+
+    /// The providers behind the model, each with the index of its backend; without one, none.
+    pub fn providers(&self) -> impl Iterator<Item = (usize, &Arc<Provider>)> {
+        self.model.into_iter().flat_map(|index| self.pool.models[index].providers())
     }
 }
 

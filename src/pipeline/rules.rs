@@ -69,7 +69,7 @@ pub(super) fn matched<'p>(
 }
 
 fn state(seats: &[Seat], table: &Arc<LoadTable>) -> PoolState {
-    let mut ids: Vec<_> = seats.iter().map(|seat| seat.member.worker.id).collect();
+    let mut ids: Vec<_> = seats.iter().filter_map(|seat| Some(seat.member()?.worker.id)).collect();
     ids.dedup();
     let loads: Vec<_> = {
         let load = table.lock();
@@ -158,7 +158,8 @@ fn seen(candidate: &Candidate, (backend, age_ms): (usize, Option<f64>)) -> eval:
         // What was never told is older than anything, but has to be below no bound at all.
         staleness_ms: age_ms.unwrap_or(f64::MAX),
     };
-    eval::Candidate { backend, ttft_ms: prediction.ttft_ms, worker: Some(worker) }
+    let worker = candidate.target.worker().map(|_| worker);
+    eval::Candidate { backend, ttft_ms: prediction.ttft_ms, worker }
 }
 
 fn step_said(step: &eval::StepTrace, candidates: &[Candidate]) -> StepSaid {

@@ -11,12 +11,17 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     cache::block_keys,
     config::TokenizeMode,
-    fleet::Member,
+    fleet::{Member, WorkerSet},
     prompt::{ParsedRequest, Prompts as Given, TokenizeError, TokenizeTarget},
     types::{BlockKeys, Degradation, Overlap, PromptTokens, Stage, WorkerId},
 };
 
-use super::{Pipeline, Subject, clock::Clock, field::Seat, wording::Wordings};
+use super::{
+    Pipeline, Subject,
+    clock::Clock,
+    field::Seat,
+    wording::{Wordings, Words},
+};
 
 /// Workers of one group see the same tokens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +33,9 @@ struct GroupKey<'a> {
     adapter: Option<Arc<str>>,
     render_url: Option<&'a str>,
 }
+
+/// A worker's seat: its key, and the worker.
+type Seen<'a> = ((WorkerId, usize), &'a Arc<Member>);
 
 /// The prompt's keys at one block size, and who holds how much of them.
 pub(super) struct Held {
@@ -46,7 +54,7 @@ pub(super) struct Prompts {
 impl Prompts {
     /// What is known of the prompt there.
     pub(super) fn on(&self, seat: &Seat) -> Option<&Held> {
-        self.on.get(&seat.key()).and_then(|at| self.held.get(*at))
+        self.on.get(&seat.key()?).and_then(|at| self.held.get(*at))
     }
 
     /// Tokens of the prompt; where it is longer for one model than for another, the most.
@@ -56,17 +64,17 @@ impl Prompts {
 
     /// Blocks that the prompt takes up there. Where it was not tokenized for that model but for another, as many as
     /// there: not to know a prompt must not make it look free.
-    pub(super) fn blocks_on(&self, seat: &Seat) -> usize {
+    pub(super) fn blocks_on(&self, seat: &Seat, set: &WorkerSet) -> usize {
         if let Some(held) = self.on(seat) {
             return held.keys.total_blocks();
         }
-        self.tokens().unwrap_or(0).div_ceil(seat.member.worker.set.kv_block_size.max(1) as usize)
+        self.tokens().unwrap_or(0).div_ceil(set.kv_block_size.max(1) as usize)
     }
 
-    fn insert(&mut self, pipeline: &Pipeline, (seats, tokens): (&[&Seat], &PromptTokens)) {
+    fn insert(&mut self, pipeline: &Pipeline, (seats, tokens): (&[Seen<'_>], &PromptTokens)) {
         let first = self.held.len();
-        for seat in seats {
-            let size = seat.member.worker.set.kv_block_size;
+        for (key, member) in seats {
+            let size = member.worker.set.kv_block_size;
             let known = self.held[first..].iter().position(|held| held.keys.block_size == size);
             let at = known.map_or(self.held.len(), |at| first + at);
             if at == self.held.len() {
@@ -74,12 +82,12 @@ impl Prompts {
                 let overlap = pipeline.rooms.index.overlap(&keys);
                 self.held.push(Held { keys, overlap });
             }
-            self.on.insert(seat.key(), at);
+            self.on.insert(*key, at);
         }
     }
 }
 
-/// Tokenizes for every group of candidates at once. What fails or is late is missing, and said.
+/// Tokenizes for every group of workers at once: how a provider counts is not known. What fails or is late is missing, and said.
 pub(super) async fn prepare(
     pipeline: &Pipeline,
     subject: &mut Subject,
@@ -88,10 +96,10 @@ pub(super) async fn prepare(
 ) -> Prompts {
     let Some(parsed) = subject.parsed.clone() else { return Prompts::default() };
     // In order, so that equal requests are told alike.
-    let mut groups: BTreeMap<GroupKey<'_>, Vec<&Seat>> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupKey<'_>, Vec<Seen<'_>>> = BTreeMap::new();
     for seat in seats {
-        if let Some(served) = &seat.model {
-            groups.entry(group_of(&seat.member, served)).or_default().push(seat);
+        if let (Some(served), Some(member), Some(key)) = (&seat.model, seat.member(), seat.key()) {
+            groups.entry(group_of(member, served)).or_default().push((key, member));
         }
     }
     let turn = pipeline.turn.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +154,7 @@ async fn tokenized(
     }
     let room = pipeline.decoding.room(parsed.body.len(), deadline).await;
     let _room = room.map_err(|rejection| TokenizeError::Unsupported(rejection.message))?;
-    parsed.body = wordings.body(key.served).unwrap_or(parsed.body);
+    parsed.body = wordings.body(&Words::of(key.served)).unwrap_or(parsed.body);
     tokenizers.tokenize(&parsed, target).await
 }
 
@@ -163,14 +171,14 @@ fn group_of<'a>(member: &'a Member, served: &'a Arc<str>) -> GroupKey<'a> {
 
 /// Engines of a group answer renders in turn; one that does not even answer its scrapes is left out while
 /// another does, or it would hold up its share of all requests until their deadline.
-fn target(key: &GroupKey<'_>, seats: &[&Seat], turn: usize) -> TokenizeTarget {
-    let answers = |seat: &&&Seat| seat.member.status.missed_scrapes.load(Ordering::Relaxed) == 0;
+fn target(key: &GroupKey<'_>, seats: &[Seen<'_>], turn: usize) -> TokenizeTarget {
+    let answers = |member: &Member| member.status.missed_scrapes.load(Ordering::Relaxed) == 0;
     let urls = |answering: bool| -> Vec<&String> {
-        let asked = seats.iter().filter(|seat| !answering || answers(seat));
-        asked.filter_map(|seat| seat.member.worker.http_url.as_ref()).collect()
+        let asked = seats.iter().filter(|(_, member)| !answering || answers(member));
+        asked.filter_map(|(_, member)| member.worker.http_url.as_ref()).collect()
     };
     let urls = Some(urls(true)).filter(|urls| !urls.is_empty()).unwrap_or_else(|| urls(false));
-    let first = &seats[0].member.worker;
+    let first = &seats[0].1.worker;
     TokenizeTarget {
         mode: first.set.profile.tokenize_mode,
         model: key.model.clone(),

@@ -9,7 +9,7 @@ mod warmup;
 
 pub use eligible::{Demand, eligible};
 pub use pick::{Choice, pick, rank};
-pub use predict::{Cost, predict, prefill_work_ms};
+pub use predict::{Cost, predict, predict_provider, prefill_work_ms};
 pub use replicate::{HotPrefixes, replica};
 pub use stale::assume_worst;
 pub use warmup::held_back;

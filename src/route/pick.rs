@@ -34,8 +34,10 @@ fn by_ttft(a: &Candidate, b: &Candidate) -> Ordering {
 /// Picks among ranked candidates: the best `max(top_k_min, ceil(top_k_fraction * n))` are the candidate set;
 /// of those of the best's level within `tie_tolerance_ms` of it, one whose load is known rather than assumed, the one with the
 /// fewest own requests in flight, then at random. Equal predictions enter the set by the same rules, or a fleet
-/// that idles would only ever use its lowest ids. Of a level, those that [`held_back`] names come last. `forced` is picked regardless, and joins the candidate set.
-/// A request is worded for the picked one: only those who know the model by the same name can stand in for it.
+/// that idles would only ever use its lowest ids. Of a level, those that [`held_back`] names come last. `forced` is picked
+/// regardless, and joins the candidate set.
+/// A request is worded for the picked one: only workers who know the model by the same name can stand in for a worker,
+/// and nobody for a provider.
 ///
 /// `None` when there is no candidate.
 pub fn pick(
@@ -57,7 +59,9 @@ pub fn pick(
     let is_tied = |i: usize| by_group(i, best).is_eq() && ranked[i].prediction.ttft_ms <= limit;
     let tied = all.iter().take(size).take_while(|(i, _)| is_tied(*i));
     let chosen = forced.or_else(|| tied.min_by_key(|(_, preference)| *preference).map(|(i, _)| *i))?;
-    let takes_the_same = |i: &usize| ranked[*i].model == ranked[chosen].model;
+    let is_worker = |i: usize| ranked[i].target.worker().is_some();
+    let takes_the_same =
+        |i: &usize| is_worker(chosen) && is_worker(*i) && ranked[*i].model == ranked[chosen].model;
     let set = all.into_iter().map(|(i, _)| i).filter(takes_the_same).take(size);
     Some(Choice { chosen, fallbacks: set.filter(|i| *i != chosen).collect() })
 }
@@ -75,7 +79,7 @@ pub(super) mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::types::{Degradation, Overlap, Prediction, Target, WorkerId, WorkerTarget};
+    use crate::types::{Degradation, Overlap, Prediction, ProviderTarget, Target, WorkerId, WorkerTarget};
 
     fn worker(id: u64) -> Target {
         Target::Worker(WorkerTarget {
@@ -102,6 +106,17 @@ pub(super) mod tests {
             warming: false,
             degraded: Vec::new(),
         }
+    }
+
+    pub(in crate::route) fn provider(ttft_ms: f64) -> Candidate {
+        let target = ProviderTarget {
+            namespace: "ns".into(),
+            name: "cloud".into(),
+            authority: "cloud.example".into(),
+            path_prefix: None,
+            credential: None,
+        };
+        Candidate { target: Target::Provider(target.into()), ..candidate(0, ttft_ms, 0) }
     }
 
     fn picked(picker: &PickerConfig, list: &[(u64, f64, u32)], seed: u64) -> (u64, Vec<u64>) {
@@ -217,5 +232,17 @@ pub(super) mod tests {
         let pick = |forced| pick(&picker, &c, forced, &mut StdRng::seed_from_u64(0)).unwrap();
         assert_eq!(pick(None), Choice { chosen: 0, fallbacks: vec![2] });
         assert_eq!(pick(Some(1)), Choice { chosen: 1, fallbacks: vec![] });
+    }
+
+    #[test]
+    fn a_provider_is_picked_like_a_worker_but_stands_in_for_nobody() {
+        let picker = PickerConfig { top_k_min: 4, tie_tolerance_ms: 0.0, ..Default::default() };
+        let pick = |c: &[Candidate]| pick(&picker, c, None, &mut StdRng::seed_from_u64(0)).unwrap();
+        let mut c = [candidate(1, 9.0, 0), provider(2.0), candidate(2, 8.0, 0)];
+        rank(&mut c);
+        assert_eq!(pick(&c), Choice { chosen: 0, fallbacks: vec![] }, "nor does anybody for it");
+        let mut c = [candidate(1, 1.0, 0), provider(2.0), candidate(2, 8.0, 0)];
+        rank(&mut c);
+        assert_eq!(pick(&c), Choice { chosen: 0, fallbacks: vec![2] });
     }
 }

@@ -57,6 +57,7 @@ pub fn predict(cost: Cost<'_>) -> Prediction {
         saturated_cold_ms: when(saturated && cached == 0.0, p.saturated_cold_ms_per_entry * queue),
         // Follows from the other candidates: see `assume_worst`.
         assumed_ms: 0.0,
+        provider_ms: 0.0,
         blocks,
         cached_blocks: cached,
         queue,
@@ -72,6 +73,12 @@ pub fn predict(cost: Cost<'_>) -> Prediction {
         + out.cache_pressure_ms
         + out.saturated_cold_ms;
     out
+}
+
+/// The prediction of a provider, of whose load nothing is known: as soon as it answers others.
+pub fn predict_provider(ttft_ms: f64) -> Prediction {
+    let provider_ms = term(ttft_ms);
+    Prediction { ttft_ms: provider_ms, provider_ms, ..Prediction::default() }
 }
 
 /// O: confirmed blocks, lower tiers at their credit, in-flight prefixes at `expected_overlap_alpha`.

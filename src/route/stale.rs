@@ -7,7 +7,8 @@ use crate::types::{Candidate, Degradation};
 
 /// Raises the predictions of stale candidates by what their load seems to be cheaper than the worst known one.
 pub fn assume_worst(candidates: &mut [Candidate]) {
-    let known = candidates.iter().filter(|c| !is_stale(c));
+    // Of a provider's load nothing is known, so it is nobody's measure.
+    let known = candidates.iter().filter(|c| c.target.worker().is_some() && !is_stale(c));
     let worst = known.map(load_ms).fold(0.0, f64::max);
     for candidate in candidates.iter_mut().filter(|c| is_stale(c)) {
         let assumed = (worst - load_ms(candidate)).max(0.0);
@@ -30,7 +31,10 @@ fn load_ms(candidate: &Candidate) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{route::pick::tests::candidate, types::Prediction};
+    use crate::{
+        route::pick::tests::{candidate, provider},
+        types::Prediction,
+    };
 
     fn loaded(id: u64, load_ms: f64, prefill_ms: f64) -> Candidate {
         let ttft_ms = 400.0 + load_ms + prefill_ms;
@@ -49,6 +53,15 @@ mod tests {
         let ttft: Vec<_> = c.iter().map(|c| c.prediction.ttft_ms).collect();
         assert_eq!(ttft, [460.0, 1110.0, 1110.0, 1305.0]);
         assert_eq!(c[2].prediction.assumed_ms, 700.0);
+    }
+
+    #[test]
+    fn a_slow_provider_says_nothing_of_the_load_of_workers() {
+        let mut c = [loaded(1, 50.0, 10.0), loaded(2, 0.0, 10.0), provider(9000.0)];
+        c[1].degraded.push(Degradation::StaleMetrics);
+        assume_worst(&mut c);
+        let ttft: Vec<_> = c.iter().map(|c| c.prediction.ttft_ms).collect();
+        assert_eq!(ttft, [460.0, 460.0, 9000.0]);
     }
 
     #[test]

@@ -8,10 +8,11 @@ use super::stale::is_stale;
 use crate::types::Candidate;
 
 /// Which of the candidates come after all others of their level: they are warming, and have `in_flight_max` of our own
-/// requests. Nobody does where all are warming, or where nobody else's load is known; 0: there is no bound.
+/// requests. Nobody does where all workers are warming, or where nobody else's load is known: a fleet that starts does not
+/// give way to a provider. 0: there is no bound.
 pub fn held_back(candidates: &[Candidate], in_flight_max: u32) -> Vec<bool> {
     let full = |c: &Candidate| in_flight_max > 0 && c.warming && c.own_in_flight >= in_flight_max;
-    let warm = candidates.iter().filter(|c| !c.warming && !is_stale(c));
+    let warm = candidates.iter().filter(|c| c.target.worker().is_some() && !c.warming && !is_stale(c));
     let levels: BTreeSet<u32> = warm.map(|c| c.level).collect();
     candidates.iter().map(|c| full(c) && levels.contains(&c.level)).collect()
 }

@@ -109,6 +109,12 @@ pub enum RemovedReason {
     Gone,
     /// A step of a policy's rule took it away.
     Policy,
+    /// The provider does not speak the request's API.
+    OtherApi,
+    /// What the provider would be sent can't be read as a whole.
+    BodyUnseen,
+    /// The provider's credential is not known.
+    NoCredential,
 }
 
 impl RemovedReason {
@@ -127,6 +133,9 @@ impl RemovedReason {
             Self::Failing => "failing",
             Self::Gone => "gone",
             Self::Policy => "policy",
+            Self::OtherApi => "other_api",
+            Self::BodyUnseen => "body_unseen",
+            Self::NoCredential => "no_credential",
         }
     }
 }

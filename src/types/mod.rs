@@ -21,5 +21,5 @@ pub use prediction::Prediction;
 pub use prompt::{BlockHash, BlockKeys, ImageSpan, PromptTokens, SequenceHash};
 pub use record::{Ending, Record, Stage, Stages, Took};
 pub use ruled::{RuleSaid, RuleUnknown, Ruled, StepEffect, StepSaid};
-pub use target::{Credential, ProviderTarget, Target, TargetKey, WorkerTarget};
+pub use target::{Credential, ProviderTarget, Target, TargetKey, WorkerTarget, provider_label};
 pub use usage::{Outcome, Usage};

@@ -23,6 +23,8 @@ pub struct Prediction {
     pub saturated_cold_ms: f64,
     /// What a worker whose load is only assumed would seem to be faster than the worst known one.
     pub assumed_ms: f64,
+    /// All of a provider's time: learnt from its answers, or expected.
+    pub provider_ms: f64,
     /// B: blocks of the prompt.
     pub blocks: f64,
     /// O: blocks credited as cached, within 0..=B.

@@ -98,7 +98,7 @@ impl Target {
     pub fn label(&self) -> Arc<str> {
         match self {
             Self::Worker(worker) => worker.name.clone(),
-            Self::Provider(provider) => format!("provider/{}", provider.name).into(),
+            Self::Provider(provider) => provider_label(&provider.name).into(),
         }
     }
 
@@ -106,9 +106,14 @@ impl Target {
     pub fn backend(&self) -> String {
         match self {
             Self::Worker(worker) => format!("workerset/{}", worker.workerset),
-            Self::Provider(provider) => format!("provider/{}", provider.name),
+            Self::Provider(provider) => provider_label(&provider.name),
         }
     }
+}
+
+/// `provider/<name>`: how answers, logs and routes name a provider.
+pub fn provider_label(name: &str) -> String {
+    format!("provider/{name}")
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@ pub enum Outcome {
     Completed,
     /// 4xx from the engine: says nothing about the engine.
     ClientError,
+    /// 401, 403 or 429: the client's business where a worker says so. A provider says it of us, whose credential and
+    /// whose account it is.
+    Refused,
     /// 5xx from the engine, a connection error, or a timeout.
     Failed,
     /// The client or the proxy went away first.
@@ -26,11 +29,26 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every one, for metrics.
+    pub const ALL: [Self; 5] =
+        [Self::Completed, Self::ClientError, Self::Refused, Self::Failed, Self::Cancelled];
+
+    /// Of a response with that status that came to its end.
+    pub const fn of_status(status: u16) -> Self {
+        match status {
+            0..400 => Self::Completed,
+            401 | 403 | 429 => Self::Refused,
+            400..500 => Self::ClientError,
+            500.. => Self::Failed,
+        }
+    }
+
     /// The metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::ClientError => "client_error",
+            Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }

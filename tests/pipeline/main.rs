@@ -10,6 +10,7 @@ mod listing;
 mod logs;
 mod outcome;
 mod pools;
+mod providers;
 mod records;
 mod refusal;
 mod rules;

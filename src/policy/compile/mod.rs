@@ -16,7 +16,7 @@ use kube::ResourceExt;
 
 use super::{
     crd::{InferencePolicy, InferencePool, InferenceProvider},
-    eval::{Authorization, Key, Pool},
+    eval::{Authorization, Key, Model, Pool, Provider},
     problem::{FieldPath, Problem},
     resource::Resource,
     secrets::SecretKey,
@@ -89,6 +89,12 @@ impl Policies {
     /// The pool that a GatewayBackend stands for.
     pub fn behind(&self, backend: &Key) -> Option<&Arc<Pool>> {
         self.pools.get(self.backends.get(backend)?)
+    }
+
+    /// Every provider behind a model of a pool, once for each.
+    pub fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
+        let models = self.pools.values().flat_map(|pool| &pool.models);
+        models.flat_map(Model::providers).map(|(_, provider)| provider)
     }
 
     /// Where the credentials of providers are, by provider.

@@ -95,6 +95,7 @@ impl Compiler<'_> {
         };
         let authorization = Authorization::of(&found.spec, &key.namespace);
         let provider = Provider {
+            id: key.to_string().into(),
             key,
             api: found.spec.api,
             authority: authority(&found.spec).into(),

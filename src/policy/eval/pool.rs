@@ -75,6 +75,8 @@ pub struct Backend {
 pub struct Provider {
     /// Which one.
     pub key: Key,
+    /// Its key as one text, by which its load is kept.
+    pub id: Arc<str>,
     /// The API that it speaks.
     pub api: ProviderApi,
     /// Its host, with its port unless that is 443.
@@ -97,6 +99,14 @@ impl Provider {
                 matches!(api, Api::Completions | Api::ChatCompletions)
             }
             ProviderApi::Anthropic => api == Api::Messages,
+        }
+    }
+
+    /// Whether a streamed answer tells its usage only where the request asks for it.
+    pub fn is_asked_for_usage(&self) -> bool {
+        match self.api {
+            ProviderApi::OpenAI | ProviderApi::Bedrock => true,
+            ProviderApi::Anthropic => false,
         }
     }
 
@@ -127,6 +137,16 @@ impl Model {
     /// Whether that tenant may ask for it.
     pub fn admits(&self, tenant: Option<&str>) -> bool {
         self.tenants.is_empty() || tenant.is_some_and(|tenant| self.tenants.iter().any(|one| one == tenant))
+    }
+
+    /// Its providers, each with the index of its backend. One that calls two of its models the same is there once.
+    pub fn providers(&self) -> impl Iterator<Item = (usize, &Arc<Provider>)> {
+        let all = |upto: usize| {
+            let backends = self.backends[..upto].iter().enumerate();
+            backends.filter_map(|(index, backend)| Some((index, backend.provider.as_ref()?)))
+        };
+        let same = |one: &Provider, other: &Provider| one.key == other.key && one.upstream == other.upstream;
+        all(self.backends.len()).filter(move |(n, one)| !all(*n).any(|(_, other)| same(one, other)))
     }
 }
 

@@ -105,7 +105,7 @@ impl Response {
     pub fn cut_off(&self, mode: BodyMode) -> Option<Outcome> {
         let Self::Flowing { status, .. } = self else { return None };
         // A body that we never see can't be missed; a 5xx is the engine's fault however it ends.
-        (mode == BodyMode::None || *status >= 500).then(|| outcome(*status))
+        (mode == BodyMode::None || *status >= 500).then(|| Outcome::of_status(*status))
     }
 
     fn unknown() -> Self {
@@ -117,7 +117,7 @@ impl Response {
         if let Self::Flowing { status, mut answer, .. } = self {
             let (last, usage) = answer.finish();
             effects.extend(seen(last));
-            effects.push(Effect::Finish(outcome(status), usage));
+            effects.push(Effect::Finish(Outcome::of_status(status), usage));
         }
         (Self::Over, effects)
     }
@@ -150,12 +150,4 @@ fn reply(chunk: Chunk, renamer: Option<&mut Renamer>, mode: BodyMode) -> Vec<Eff
     let new = new.filter(|new| *new != chunk.bytes);
     let body = new.map(|bytes| NewBody { bytes, whole: mode == BodyMode::Buffered });
     vec![Effect::Reply(Reply::ResponseBody(body))]
-}
-
-const fn outcome(status: u16) -> Outcome {
-    match status {
-        0..400 => Outcome::Completed,
-        400..500 => Outcome::ClientError,
-        500.. => Outcome::Failed,
-    }
 }

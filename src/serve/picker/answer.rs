@@ -123,5 +123,6 @@ fn prediction(terms: &types::Prediction) -> Prediction {
         running: terms.running,
         kv_usage: terms.kv_usage,
         assumed_ms: terms.assumed_ms,
+        provider_ms: terms.provider_ms,
     }
 }

@@ -27,6 +27,7 @@ const TERMS: &[(Column, Term)] = &[
     (Column::right("PRESSURE"), |p| p.cache_pressure_ms),
     (Column::right("COLD"), |p| p.saturated_cold_ms),
     (Column::right("ASSUMED"), |p| p.assumed_ms),
+    (Column::right("PROVIDER"), |p| p.provider_ms),
 ];
 
 /// For people.

@@ -2,8 +2,8 @@
 
 use kinference::{
     policy::eval::{self, Pool, PoolState},
-    route::{Cost, assume_worst, predict},
-    types::{self, Api, Overlap, Prediction, Target, WorkerId, WorkerTarget},
+    route::{Cost, assume_worst, predict, predict_provider},
+    types::{self, Api, Overlap, Prediction, ProviderTarget, Target, WorkerId, WorkerTarget},
 };
 
 use super::{
@@ -21,7 +21,7 @@ pub struct Candidate {
     pub source: String,
     /// The model there.
     pub model: String,
-    /// Its prediction; of a provider only the sum.
+    /// Its prediction.
     pub prediction: Prediction,
     pub(super) is_worker: bool,
     pub(super) own_in_flight: u32,
@@ -49,6 +49,7 @@ pub(super) fn candidates(
     let backends = &world.pool.models[model].backends;
     let api = asked.path.as_deref().and_then(|path| Api::ALL.into_iter().find(|api| api.path() == path));
     let api = api.unwrap_or(Api::ChatCompletions);
+    let providers: Vec<_> = world.pool.models[model].providers().map(|(index, _)| index).collect();
     let (mut shown, mut known) = (Vec::new(), Vec::new());
     for (index, backend) in backends.iter().enumerate() {
         let twice = backends.iter().filter(|other| other.source == backend.source).count() > 1;
@@ -62,9 +63,9 @@ pub(super) fn candidates(
             own_in_flight,
         };
         if let Some(provider) = &backend.provider {
-            if provider.serves(api) {
-                let ttft_ms = f64::from(provider.expected_ttft_ms);
-                let prediction = Prediction { ttft_ms, ..Prediction::default() };
+            if provider.serves(api) && providers.contains(&index) {
+                let prediction = predict_provider(provider.expected_ttft_ms.into());
+                let ttft_ms = prediction.ttft_ms;
                 shown.push(of_backend(name(&backend.source), prediction, 0));
                 known.push(eval::Candidate { backend: index, ttft_ms, worker: None });
             }
@@ -104,18 +105,23 @@ fn settle(world: &World, shown: &mut [Candidate], known: &mut [eval::Candidate])
     let mut routed: Vec<_> = workers.map(|n| routed(n, &shown[n], known[n].worker, world)).collect();
     assume_worst(&mut routed);
     for candidate in routed {
-        let Some(n) = index_of(&candidate) else { continue };
+        let Some(n) = index_of(&candidate, shown) else { continue };
         known[n].ttft_ms = candidate.prediction.ttft_ms;
         shown[n].prediction = candidate.prediction;
     }
 }
 
-/// The index that [`routed`] gave it.
-pub(super) fn index_of(candidate: &types::Candidate) -> Option<usize> {
-    candidate.target.worker().map(|worker| worker.id.0 as usize)
+/// The index of what [`routed`] made.
+pub(super) fn index_of(candidate: &types::Candidate, shown: &[Candidate]) -> Option<usize> {
+    match &candidate.target {
+        Target::Worker(worker) => Some(worker.id.0 as usize),
+        Target::Provider(provider) => shown.iter().position(|one| {
+            !one.is_worker && *one.source == *provider.name && candidate.model.as_deref() == Some(&one.model)
+        }),
+    }
 }
 
-/// As the picker sees it; its id is its index, and all are of one level.
+/// As the picker sees it; a worker's id is its index, and all are of one level.
 pub(super) fn routed(
     index: usize,
     shown: &Candidate,
@@ -123,13 +129,25 @@ pub(super) fn routed(
     world: &World,
 ) -> types::Candidate {
     let stale = known.is_some_and(|known| known.staleness_ms > world.stale_after_ms());
-    types::Candidate {
-        target: Target::Worker(WorkerTarget {
+    let target = if shown.is_worker {
+        Target::Worker(WorkerTarget {
             id: WorkerId(index as u64),
             name: shown.name.as_str().into(),
             workerset: shown.source.as_str().into(),
             endpoint: "".into(),
-        }),
+        })
+    } else {
+        let target = ProviderTarget {
+            namespace: world.pool.key.namespace.clone(),
+            name: shown.source.as_str().into(),
+            authority: "".into(),
+            path_prefix: None,
+            credential: None,
+        };
+        Target::Provider(target.into())
+    };
+    types::Candidate {
+        target,
         model: Some(shown.model.as_str().into()),
         overlap: Overlap::default(),
         prediction: shown.prediction.clone(),

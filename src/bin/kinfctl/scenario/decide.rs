@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use kinference::{
+    config::PickerConfig,
     policy::eval::{self, Request, RuleTrace},
     route::{pick, rank},
     types,
@@ -110,11 +111,13 @@ fn picks(world: &World, candidates: &[Candidate], left: &[eval::Ranked]) -> BTre
     };
     let mut ranked: Vec<_> = left.iter().map(of).collect();
     rank(&mut ranked);
-    let Some(best) = ranked.first() else { return BTreeSet::new() };
-    let Some(best) = best.target.worker() else { return BTreeSet::new() };
-    let (profile, _) = world.profile(&best.workerset);
-    let draw = |seed| pick(&profile.picker, &ranked, None, &mut StdRng::seed_from_u64(seed));
-    (0..DRAWS).filter_map(draw).filter_map(|choice| index_of(&ranked[choice.chosen])).collect()
+    // Providers have no profile: that of the best worker decides, as in the server.
+    let best = ranked.iter().find_map(|one| one.target.worker());
+    let standard = PickerConfig::default();
+    let picker = best.map_or(&standard, |best| &world.profile(&best.workerset).0.picker);
+    let draw = |seed| pick(picker, &ranked, None, &mut StdRng::seed_from_u64(seed));
+    let picked = (0..DRAWS).filter_map(draw).map(|choice| &ranked[choice.chosen]);
+    picked.filter_map(|one| index_of(one, candidates)).collect()
 }
 
 impl Decision {

@@ -1,0 +1,179 @@
+//! Providers, as far as their load is known: our own requests there, how soon they answer, and whether they do.
+//!
+//! Invariant: every reservation is released by `Drop`, and of a provider that is set aside one request at most is on
+//! trial. Providers are named `namespace/name`; milliseconds; time is tokio's.
+
+mod health;
+mod instruments;
+mod learnt;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use self::{
+    health::{Change, Health, Sign},
+    instruments::Instruments,
+    learnt::Learnt,
+};
+use crate::{observe::Metrics, types::Outcome};
+
+/// A provider as a request asks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct AtProvider<'a> {
+    /// `namespace/name`
+    pub provider: &'a Arc<str>,
+    /// What it calls the model.
+    pub model: &'a Arc<str>,
+    /// Milliseconds to the first token, as far as nothing was observed.
+    pub expected_ttft_ms: f64,
+}
+
+/// A provider at the moment of a pick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProviderView {
+    /// It takes requests: it is not set aside, or may be tried again.
+    pub takes_requests: bool,
+    /// Own requests that have not ended.
+    pub own_in_flight: u32,
+    /// Milliseconds to the first token.
+    pub ttft_ms: f64,
+}
+
+/// All providers that were asked.
+pub struct Providers {
+    books: Mutex<HashMap<Arc<str>, Books>>,
+    instruments: Instruments,
+}
+
+#[derive(Default)]
+struct Books {
+    in_flight: u32,
+    health: Health,
+    /// By what it calls the model.
+    learnt: HashMap<Arc<str>, Learnt>,
+    /// No policy names it any more: forgotten with its last request.
+    left: bool,
+}
+
+impl Providers {
+    /// None asked yet.
+    pub fn new(metrics: &Metrics) -> Arc<Self> {
+        Arc::new(Self { books: Mutex::default(), instruments: Instruments::new(metrics) })
+    }
+
+    /// What is known of it.
+    pub fn view(&self, at: AtProvider<'_>) -> ProviderView {
+        let (now, books) = (Instant::now(), self.books.lock());
+        let of = books.get(at.provider);
+        let learnt = of.and_then(|books| books.learnt.get(at.model));
+        ProviderView {
+            takes_requests: of.is_none_or(|books| books.health.takes_requests(now)),
+            own_in_flight: of.map_or(0, |books| books.in_flight),
+            ttft_ms: learnt.map_or(at.expected_ttft_ms, |learnt| learnt.ms(at.expected_ttft_ms, now)),
+        }
+    }
+
+    /// Counts a request as in flight there until the reservation is dropped.
+    pub fn reserve(self: &Arc<Self>, at: AtProvider<'_>) -> ProviderReservation {
+        let mut all = self.books.lock();
+        let books = all.entry(at.provider.clone()).or_default();
+        books.left = false;
+        books.in_flight += 1;
+        self.instruments.in_flight(at.provider, books.in_flight);
+        ProviderReservation {
+            trial: books.health.begin(Instant::now()),
+            table: self.clone(),
+            provider: at.provider.clone(),
+            model: at.model.clone(),
+            expected_ttft_ms: at.expected_ttft_ms,
+            had_token: false,
+            outcome: Outcome::Cancelled,
+        }
+    }
+
+    /// Forgets all but these, each a provider and what it calls a model. What is in flight is counted to its end.
+    pub fn keep(&self, named: &BTreeSet<(Arc<str>, Arc<str>)>) {
+        let is_named = |provider: &str| named.iter().any(|(name, _)| **name == *provider);
+        self.books.lock().retain(|provider, books| {
+            books.left = !is_named(provider);
+            books.learnt.retain(|model, _| named.contains(&(provider.clone(), model.clone())));
+            let kept = !books.left || books.in_flight > 0;
+            if !kept {
+                self.instruments.forget(provider);
+            }
+            kept
+        });
+    }
+
+    /// With the books of a provider, if there are any.
+    fn of(&self, provider: &Arc<str>, act: impl FnOnce(&mut Books, Instant) -> Option<Change>) {
+        let mut all = self.books.lock();
+        let Some(books) = all.get_mut(provider) else { return };
+        let change = act(books, Instant::now());
+        self.instruments.in_flight(provider, books.in_flight);
+        if let Some(change) = change {
+            self.instruments.changed(provider, change);
+        }
+        if books.left && books.in_flight == 0 {
+            all.remove(provider);
+            self.instruments.forget(provider);
+        }
+    }
+}
+
+/// A request in flight at a provider. Dropping it releases it, whatever ended the request.
+pub struct ProviderReservation {
+    table: Arc<Providers>,
+    provider: Arc<str>,
+    model: Arc<str>,
+    expected_ttft_ms: f64,
+    /// It is the one that shows whether the provider is back.
+    trial: bool,
+    had_token: bool,
+    outcome: Outcome,
+}
+
+impl ProviderReservation {
+    /// The first token of a streamed answer was seen, so long after the decision. Calls after the first do nothing.
+    pub fn first_token(&mut self, after: Duration) {
+        if std::mem::replace(&mut self.had_token, true) {
+            return;
+        }
+        self.table.instruments.ttft(&self.provider, after);
+        let (model, expected, trial) = (&self.model, self.expected_ttft_ms, std::mem::take(&mut self.trial));
+        self.table.of(&self.provider, |books, now| {
+            let learnt = books.learnt.entry(model.clone()).or_insert_with(|| Learnt::new(expected, now));
+            learnt.observe(after, expected, now);
+            if trial { books.health.end(true, Sign::Good, now) } else { None }
+        });
+    }
+
+    /// Whether the first token was seen.
+    pub fn had_token(&self) -> bool {
+        self.had_token
+    }
+
+    /// How the request ended, to be told before it is dropped; untold, it was cancelled.
+    pub fn ended(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for ProviderReservation {
+    fn drop(&mut self) {
+        self.table.instruments.ended(&self.provider, self.outcome);
+        self.table.of(&self.provider, |books, now| {
+            books.in_flight -= 1;
+            books.health.end(self.trial, Sign::of(self.outcome), now)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
