@@ -182,13 +182,13 @@ impl App {
         let (desk, release) = self.spawn_statuses(&mut tasks).unzip();
         self.spawn_discovery(desk.clone(), &mut tasks).await?;
         let pipeline = self.pipeline();
-        let policies_known = self.spawn_policies((desk, pipeline.policies().clone()), &mut tasks).await?;
+        let policies = self.spawn_policies((desk, &pipeline), &mut tasks).await?;
         self.spawn_upkeep(&mut tasks);
         let (ready, is_ready) = watch::channel(false);
         tasks.spawn(tasks::readiness(
             ready,
             self.registry.clone(),
-            (self.config.mock_mode, draining.clone(), policies_known.clone()),
+            (self.config.mock_mode, draining.clone(), policies.clone()),
         ));
         let tls = self.spawn_tls(&mut tasks);
         self.say_where(tls.as_ref())?;
@@ -202,7 +202,8 @@ impl App {
                 metrics: self.metrics,
                 mock_mode: self.config.mock_mode,
                 draining: draining.clone(),
-                policies_known,
+                policies_known: policies.known,
+                reaches_providers: policies.reach_providers,
                 watches: self.kubernetes.map(|kubernetes| kubernetes.watches),
                 log: self.log,
             };

@@ -26,7 +26,7 @@ pub use guard::CHANGE_HEADER;
 pub use writes::{Cordon, Logged, Refused};
 
 use crate::{
-    fleet::{Readiness, readiness},
+    fleet::{Besides, Readiness, readiness},
     kubernetes::{WatchReport, WatchState, Watches},
     observe::{LogFilter, Metrics},
     roster::Roster,
@@ -44,6 +44,8 @@ pub struct Admin {
     pub draining: Arc<AtomicBool>,
     /// Whether the policies are known; true where none decide.
     pub policies_known: Arc<AtomicBool>,
+    /// They have a provider that requests can be sent to.
+    pub reaches_providers: Arc<AtomicBool>,
     /// What follows the Kubernetes API server, if anything does.
     pub watches: Option<Watches>,
     /// What is logged.
@@ -81,7 +83,8 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     let registry = &admin.roster.registry;
-    let mut readiness = readiness(&registry.snapshot(), admin.mock_mode);
+    let providers = admin.reaches_providers.load(Ordering::Relaxed);
+    let mut readiness = readiness(registry, Besides { mock: admin.mock_mode, providers });
     if registry.snapshot().is_empty() {
         readiness.reasons.extend(registry.sought().map(|sought| format!("looked for: {sought}")));
     }

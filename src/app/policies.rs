@@ -5,10 +5,10 @@ use std::sync::{Arc, atomic::AtomicBool};
 use anyhow::Context;
 
 use crate::{
-    enforce::{Declarations, Enforcer},
+    enforce::{Declarations, Enforcer, Realm},
     files,
     kubernetes::{PolicyKinds, StatusDesk, watch_policy},
-    pipeline::PoliciesInForce,
+    pipeline::Pipeline,
 };
 
 use super::{
@@ -17,19 +17,28 @@ use super::{
     tasks::{Tasks, never},
 };
 
+/// What others ask of the policies in force.
+#[derive(Clone)]
+pub(super) struct Policies {
+    /// All that is declared has been known.
+    pub known: Arc<AtomicBool>,
+    /// A pool has a provider that requests can be sent to.
+    pub reach_providers: Arc<AtomicBool>,
+}
+
 impl App {
-    /// Puts policies in force and keeps them so, where they are to decide; tells whether they are known.
+    /// Puts policies in force and keeps them so, where they are to decide.
     ///
     /// # Errors
     /// Files that can't be used.
     pub(super) async fn spawn_policies(
         &self,
-        (desk, to): (Option<StatusDesk>, PoliciesInForce),
+        (desk, pipeline): (Option<StatusDesk>, &Pipeline),
         tasks: &mut Tasks,
-    ) -> anyhow::Result<Arc<AtomicBool>> {
+    ) -> anyhow::Result<Policies> {
         let config = &self.config;
         if !config.policy.enabled {
-            return Ok(Arc::new(AtomicBool::new(true)));
+            return Ok(Policies { known: Arc::new(true.into()), reach_providers: Arc::default() });
         }
         let loaded = Declarations::load(config, &self.metrics).await;
         let (declarations, files) = loaded.context("the policy files can't be used")?;
@@ -38,10 +47,16 @@ impl App {
         }
         let cluster =
             desk.filter(|_| config.watches_policies()).and_then(|desk| self.watch_policy(desk, tasks));
-        let enforcer = Enforcer::new(declarations, cluster, (self.registry.clone(), to));
-        let known = enforcer.known();
+        let realm = Realm {
+            registry: self.registry.clone(),
+            secrets: pipeline.secrets().clone(),
+            providers: self.load.providers().clone(),
+            to: pipeline.policies().clone(),
+        };
+        let enforcer = Enforcer::new(declarations, cluster, realm);
+        let policies = Policies { known: enforcer.known(), reach_providers: enforcer.reaches_providers() };
         tasks.spawn(async move { ("policies", never(enforcer.run().await)) });
-        Ok(known)
+        Ok(policies)
     }
 
     fn watch_policy(&self, desk: StatusDesk, tasks: &mut Tasks) -> Option<PolicyKinds> {

@@ -16,13 +16,13 @@ use crate::{
     config::{Discovery, WorkerSetConfig},
     discovery::{FleetWriter, StaticFile},
     files,
-    fleet::{self, Registry, WorkerSet},
+    fleet::{self, Besides, Registry, WorkerSet},
     ingest::{kv::KvMetrics, models::ModelsPoller, scrape::Scraper},
     kubernetes::StatusDesk,
     serve::Tls,
 };
 
-use super::{App, Task, workers::WorkerTasks};
+use super::{App, Task, policies::Policies, workers::WorkerTasks};
 
 /// How stale gRPC health may be.
 const READINESS_POLL: Duration = Duration::from_millis(200);
@@ -96,11 +96,12 @@ impl App {
 pub(super) async fn readiness(
     ready: watch::Sender<bool>,
     registry: Arc<Registry>,
-    (mock, draining, policies_known): (bool, Arc<AtomicBool>, Arc<AtomicBool>),
+    (mock, draining, policies): (bool, Arc<AtomicBool>, Policies),
 ) -> (&'static str, Task) {
     loop {
-        let may = !draining.load(Ordering::Relaxed) && policies_known.load(Ordering::Relaxed);
-        let now = may && fleet::readiness(&registry.snapshot(), mock).ready;
+        let may = !draining.load(Ordering::Relaxed) && policies.known.load(Ordering::Relaxed);
+        let besides = Besides { mock, providers: policies.reach_providers.load(Ordering::Relaxed) };
+        let now = may && fleet::readiness(&registry, besides).ready;
         ready.send_if_modified(|was| std::mem::replace(was, now) != now);
         tokio::time::sleep(READINESS_POLL).await;
     }

@@ -77,8 +77,14 @@ fn references(config: &Config, report: &mut Report) {
     }
     let kubernetes_known = report.clean(|path| path == "kubernetes" || path == "kubernetes.enabled");
     let sets_known = report.clean(|path| path == "workerset" || path.starts_with("workerset["));
-    if !config.kubernetes.enabled && config.workersets.is_empty() && kubernetes_known && sets_known {
-        let accepted = "at least one `[[workerset]]`, or `[kubernetes]` with `enabled = true`".into();
+    let policy_known = report.clean(|path| path == "policy" || path.starts_with("policy."));
+    // Pools may have providers alone.
+    let pools = config.policy.enabled && !config.policy.files.is_empty();
+    let nowhere = !config.kubernetes.enabled && config.workersets.is_empty() && !pools;
+    if nowhere && kubernetes_known && sets_known && policy_known {
+        let accepted =
+            "at least one `[[workerset]]`, `[kubernetes]` with `enabled = true`, or `[policy]` with `files`"
+                .into();
         report.push("workerset", Problem::Missing { accepted });
     }
     if config.kubernetes.enabled && config.profiles.is_empty() && profiles_known {

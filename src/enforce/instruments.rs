@@ -95,11 +95,15 @@ impl Instruments {
         self.changes.with_label_values(&[change.label()]).inc();
     }
 
-    /// These are in force from now on.
-    pub(super) fn applied(&self, standings: &[Standing]) {
+    /// Others are in force from now on.
+    pub(super) fn applied(&self) {
         self.count(Change::Applied);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.changed.with_label_values(&[] as &[&str]).set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    }
+
+    /// Where resources stand.
+    pub(super) fn stand(&self, standings: &[Standing]) {
         for kind in crd::kinds().into_iter().filter(|kind| *kind != "InferenceWorkerSet") {
             for stand in Stand::ALL {
                 let count =

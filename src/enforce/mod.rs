@@ -30,22 +30,39 @@ use crate::{
     config::Config,
     fleet::Registry,
     kubernetes::PolicyKinds,
+    load::Providers,
     observe::Metrics,
     pipeline::PoliciesInForce,
-    policy::{InForce, Standing},
+    policy::{InForce, Known, Secrets, Standing, compile::Policies},
 };
+
+/// What there is besides policies, and where they go.
+#[derive(Clone)]
+pub struct Realm {
+    /// The fleet, whose worker sets policies name.
+    pub registry: Arc<Registry>,
+    /// The credentials that providers want.
+    pub secrets: Secrets,
+    /// What is known of providers: only of those that policies name.
+    pub providers: Arc<Providers>,
+    /// What decides.
+    pub to: PoliciesInForce,
+}
 
 /// Keeps the policies of a pipeline as they are declared.
 pub struct Enforcer {
-    /// What is there besides policies: the fleet, whose worker sets they name.
-    registry: Arc<Registry>,
+    realm: Realm,
     files: watch::Receiver<AllDeclared>,
+    secrets: watch::Receiver<Arc<Known>>,
     cluster: Option<PolicyKinds>,
-    to: PoliciesInForce,
     in_force: InForce,
     /// What the policies in force were made from.
     made_from: Option<Sources>,
+    policies: Arc<Policies>,
     known: Arc<AtomicBool>,
+    reaches_providers: Arc<AtomicBool>,
+    /// Where resources stand but for credentials, and where they stand.
+    sound: Vec<Standing>,
     standings: Vec<Standing>,
     news: News,
     instruments: Instruments,
@@ -80,18 +97,25 @@ impl Declarations {
 
 impl Enforcer {
     /// Puts in force what is known now.
-    pub fn new(
-        declarations: Declarations,
-        cluster: Option<PolicyKinds>,
-        (registry, to): (Arc<Registry>, PoliciesInForce),
-    ) -> Self {
+    pub fn new(declarations: Declarations, cluster: Option<PolicyKinds>, realm: Realm) -> Self {
         let Declarations { files, instruments } = declarations;
         // Nothing yet, which is not the same as no policies: a pool that is named is not there.
-        to.store(Some(Arc::default()));
-        let (in_force, news) = (InForce::default(), News::default());
-        let (made_from, known, standings) = (None, Arc::default(), Vec::new());
-        let mut enforcer =
-            Self { registry, files, cluster, to, in_force, made_from, known, standings, news, instruments };
+        realm.to.store(Some(Arc::default()));
+        let mut enforcer = Self {
+            secrets: realm.secrets.changes(),
+            realm,
+            files,
+            cluster,
+            in_force: InForce::default(),
+            made_from: None,
+            policies: Arc::default(),
+            known: Arc::default(),
+            reaches_providers: Arc::default(),
+            sound: Vec::new(),
+            standings: Vec::new(),
+            news: News::default(),
+            instruments,
+        };
         enforcer.look();
         enforcer
     }
@@ -101,14 +125,20 @@ impl Enforcer {
         self.known.clone()
     }
 
+    /// Whether a pool has a provider that requests can be sent to, as far as its credential goes.
+    pub fn reaches_providers(&self) -> Arc<AtomicBool> {
+        self.reaches_providers.clone()
+    }
+
     /// Follows every change, for ever.
     pub async fn run(mut self) -> Infallible {
-        let mut fleet = self.registry.watch();
+        let mut fleet = self.realm.registry.watch();
         loop {
             self.look();
             tokio::select! {
                 () = next(&mut fleet) => {}
                 () = next(&mut self.files) => {}
+                () = next(&mut self.secrets) => {}
                 () = of_cluster(&mut self.cluster) => {}
             }
         }
@@ -126,10 +156,12 @@ impl Enforcer {
             worker_sets: self.worker_sets(),
         };
         let of_files = sources.declared.len();
-        if self.made_from.as_ref() != Some(&sources) {
+        let new = self.made_from.as_ref() != Some(&sources);
+        if new {
             self.apply(&sources);
             self.made_from = Some(sources);
         }
+        self.stand(new, of_files);
         if let Some(cluster) = &mut self.cluster {
             cluster.say(self.standings.get(of_files..).unwrap_or_default());
         }
@@ -140,15 +172,38 @@ impl Enforcer {
         let all = of_files.chain(&sources.objects).cloned();
         let (policies, mut standings) = self.in_force.update(all, sources.worker_sets.as_ref());
         name_places(&mut standings, &sources.declared);
-        self.to.store(Some(Arc::new(policies)));
+        self.policies = Arc::new(policies);
+        self.realm.to.store(Some(self.policies.clone()));
+        self.realm.secrets.want(self.policies.secrets().values().cloned().collect());
+        let named = self.policies.providers().map(|one| (one.id.clone(), one.upstream.clone()));
+        self.realm.providers.keep(&named.collect());
         self.known.store(true, Ordering::Relaxed);
-        self.instruments.applied(&standings);
-        self.news.tell((&standings, sources.declared.len()), &self.instruments);
-        self.standings = standings;
+        self.instruments.applied();
+        tracing::info!(resources = standings.len(), "policies are in force");
+        self.sound = standings;
+    }
+
+    /// Says where resources stand, whose credentials may have come since. The first `of_files` are of files.
+    fn stand(&mut self, new: bool, of_files: usize) {
+        self.secrets.mark_unchanged();
+        let secrets = &self.realm.secrets;
+        let mut standings = self.sound.clone();
+        for standing in standings.iter_mut().filter(|one| one.kind == "InferenceProvider") {
+            if let Some(key) = self.policies.secrets().get(&standing.key) {
+                standing.look_for(key, secrets);
+            }
+        }
+        let reached = self.policies.providers().any(|provider| provider.target(secrets).is_ok());
+        self.reaches_providers.store(reached, Ordering::Relaxed);
+        if new || standings != self.standings {
+            self.instruments.stand(&standings);
+            self.news.tell((&standings, of_files), &self.instruments);
+            self.standings = standings;
+        }
     }
 
     fn worker_sets(&self) -> Option<BTreeSet<String>> {
-        let described = self.registry.described();
+        let described = self.realm.registry.described();
         let names = described.sets.iter().chain(&described.awaited);
         (!described.more).then(|| names.map(ToString::to_string).collect())
     }

@@ -33,9 +33,6 @@ impl News {
             };
             let of_file = index < of_files;
             let known = before.get(&(of_file, resource.clone()));
-            if let (None, Some(why)) = (known, standing.unserved()) {
-                tracing::warn!(resource, why, "a resource has no effect");
-            }
             let known = known.cloned().unwrap_or_default();
             if !words.rejected.is_empty() && words.rejected != known.rejected {
                 instruments.count(Change::Refused);
@@ -43,14 +40,13 @@ impl News {
                 tracing::error!(resource, why, active, "a resource is not accepted");
             }
             if !words.unresolved.is_empty() && words.unresolved != known.unresolved {
-                tracing::warn!(resource, why = words.unresolved, "a resource names what does not exist");
+                tracing::warn!(resource, why = words.unresolved, "a resource names what is not there");
             }
             if words == Words::default() && words != known {
                 tracing::info!(resource, "the resource is in force, and all that it names exists");
             }
             self.told.insert((of_file, resource), words);
         }
-        tracing::info!(resources = standings.len(), "policies are in force");
     }
 }
 

@@ -8,7 +8,10 @@ use tokio::{
 };
 
 use super::*;
-use crate::files::follow;
+use crate::{
+    files::follow,
+    policy::{NoSecret, Secret},
+};
 
 /// How soon an edit has to be in force.
 const SOON: Duration = Duration::from_secs(1);
@@ -17,6 +20,8 @@ struct Site {
     dir: tempfile::TempDir,
     to: PoliciesInForce,
     registry: Arc<Registry>,
+    secrets: Secrets,
+    reaches_providers: Arc<AtomicBool>,
     metrics: Metrics,
     _tasks: JoinSet<Infallible>,
 }
@@ -46,12 +51,15 @@ impl Site {
         registry.await_set(&"s".into());
         let config = config(dir.path(), "");
         let (declarations, files) = Declarations::load(&config, &metrics).await.unwrap();
-        let enforcer = Enforcer::new(declarations, None, (registry.clone(), to.clone()));
+        let (secrets, providers) = (Secrets::default(), Providers::new(&metrics));
+        let realm = Realm { registry: registry.clone(), secrets: secrets.clone(), providers, to: to.clone() };
+        let enforcer = Enforcer::new(declarations, None, realm);
+        let reaches_providers = enforcer.reaches_providers();
         assert!(enforcer.known().load(Ordering::Relaxed));
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(files));
         tasks.spawn(enforcer.run());
-        Self { dir, to, registry, metrics, _tasks: tasks }
+        Self { dir, to, registry, secrets, reaches_providers, metrics, _tasks: tasks }
     }
 
     fn models(&self) -> Vec<String> {
@@ -115,6 +123,31 @@ async fn what_changes_nothing_of_policies_is_no_change() {
     site.write("a.yaml", &pool("a", "new"));
     site.until("the edit", |site| site.models() == ["new"]).await;
     assert!(site.metric(&applied(3)), "members of a worker set are nothing to policies");
+}
+
+#[tokio::test]
+async fn a_provider_is_reached_once_its_credential_is_known() {
+    let provider = "apiVersion: kinference.buoyant.io/v1alpha1\nkind: InferenceProvider\nmetadata:\n  name: cloud\nspec:\n  \
+                    api: OpenAI\n  host: h\n  models:\n  - name: m\n  credentials:\n    mode: Header\n    \
+                    secretRef: {name: keys, key: cloud}\n";
+    let behind = pool("a", "m").replace("workerSet: {name: s}", "provider: {name: cloud}");
+    let site = Site::start(&format!("{behind}---\n{provider}")).await;
+    let stand = |standing: &str| {
+        format!("kinference_policy_resources{{kind=\"InferenceProvider\",standing=\"{standing}\"}} 1")
+    };
+    let wanted: Vec<_> = site.secrets.wanted().borrow().iter().cloned().collect();
+    let [key] = &wanted[..] else { panic!("{wanted:?}") };
+    assert_eq!(key.to_string(), "key `cloud` of Secret default/keys");
+    let say = |found| site.secrets.replace([(key.clone(), found)].into());
+    say(Err(NoSecret::Absent));
+    site.until("nobody has it", |site| site.metric(&stand("unresolved"))).await;
+    assert!(!site.reaches_providers.load(Ordering::Relaxed));
+    say(Secret::read(b"k"));
+    site.until("it is there", |site| site.metric(&stand("in_force"))).await;
+    assert!(site.reaches_providers.load(Ordering::Relaxed));
+    assert!(site.metric("kinference_policy_changes_total{outcome=\"applied\"} 1"), "no policy changed");
+    site.write("a.yaml", &pool("a", "m"));
+    site.until("no pool has it any more", |site| !site.reaches_providers.load(Ordering::Relaxed)).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ mod status;
 mod worker;
 
 pub use member::{Member, Served};
-pub use readiness::{Readiness, readiness};
+pub use readiness::{Besides, Readiness, readiness};
 pub use registry::{Described, FleetEvent, IdTaken, Registry, Snapshot, diff};
 pub use status::{FAILURES_TO_FAIL, KvState, MISSED_POLLS_TO_FAIL, ModelCard, Status, Turn};
 pub use worker::{Availability, KvSockets, KvSource, Worker, WorkerSet};

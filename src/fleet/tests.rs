@@ -13,13 +13,13 @@ use crate::{
     types::{RemovedReason, WorkerId},
 };
 
-fn set(name: &str) -> Arc<WorkerSet> {
+pub(super) fn set(name: &str) -> Arc<WorkerSet> {
     let profile = Arc::new(Profile::default());
     Arc::new(WorkerSet { name: name.into(), profile, kv_block_size: 16, render_url: None })
 }
 
 /// A worker whose name follows from its id; `port` is what may change about it.
-fn worker(set: &Arc<WorkerSet>, id: u64, port: u16) -> Worker {
+pub(super) fn worker(set: &Arc<WorkerSet>, id: u64, port: u16) -> Worker {
     Worker {
         id: WorkerId(id),
         name: format!("w{id}").into(),
@@ -314,7 +314,7 @@ fn who_is_cordoned_makes_nobody_ready() {
     let (registry, a) = (Registry::default(), set("a"));
     registry.replace_set("a", vec![worker(&a, 1, 1), worker(&a, 2, 1)]).unwrap();
     let [one, two] = [1, 2].map(|id| registry.get(WorkerId(id)).unwrap());
-    let ready = |mock| readiness(&registry.snapshot(), mock);
+    let ready = |mock| readiness(&registry, Besides { mock, ..Besides::default() });
     one.status.kv.store(Arc::new(KvState::Synced));
     one.status.cordoned.store(true, Ordering::Relaxed);
     let reasons = ["w1: cordoned", "w2: no KV events yet"].map(String::from);

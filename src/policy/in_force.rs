@@ -82,6 +82,7 @@ impl InForce {
             rejected,
             unresolved: Vec::new(),
             suspicious: Vec::new(),
+            unread: false,
         })
     }
 }

@@ -90,20 +90,15 @@ impl Secrets {
         self.known.borrow().get(key).cloned().unwrap_or(Err(NoSecret::Unread))
     }
 
-    /// Takes over all that is known now. What is there and can't be used is logged, by name, once.
+    /// Takes over all that is known now.
     pub fn replace(&self, known: Known) {
-        let before = self.known.borrow().clone();
-        if *before == known {
-            return;
-        }
-        for (key, found) in &known {
-            if let Err(why @ (NoSecret::Unusable | NoSecret::Unreadable(_))) = found
-                && before.get(key) != Some(found)
-            {
-                tracing::warn!(secret = %key, %why, "a provider's credential can't be used");
+        self.known.send_if_modified(|before| {
+            let changed = **before != known;
+            if changed {
+                *before = Arc::new(known);
             }
-        }
-        self.known.send_replace(Arc::new(known));
+            changed
+        });
     }
 
     /// Tells when what is known changes.

@@ -2,7 +2,8 @@
 
 use super::{
     eval::Key,
-    problem::{Problem, in_one_line},
+    problem::{FieldPath, Problem, in_one_line},
+    secrets::{NoSecret, SecretKey, Secrets},
 };
 
 /// Where a resource stands.
@@ -22,10 +23,9 @@ pub struct Standing {
     pub unresolved: Vec<Problem>,
     /// What hardly does what was meant.
     pub suspicious: Vec<Problem>,
+    /// The Secret that it names was not looked for yet: whether all is there is not known.
+    pub unread: bool,
 }
-
-/// What there is to know of providers, until requests are sent to them.
-const UNSERVED: &str = "this version of Kinference sends no request to a provider";
 
 /// A condition of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,14 +41,21 @@ pub struct Condition {
 }
 
 impl Standing {
-    /// What keeps a sound resource from doing what it is for.
-    pub fn unserved(&self) -> Option<&'static str> {
-        (self.kind == "InferenceProvider" && self.rejected.is_empty()).then_some(UNSERVED)
+    /// Says of a provider whether the credential that it refers to is known.
+    pub fn look_for(&mut self, key: &SecretKey, secrets: &Secrets) {
+        match secrets.get(key) {
+            Ok(_) => {}
+            Err(NoSecret::Unread) => self.unread = true,
+            Err(why) => {
+                let path = FieldPath::of("spec.credentials.secretRef");
+                self.unresolved.push(Problem::new(path, format!("names {key}, which {why}")));
+            }
+        }
     }
 
-    /// What the status says. Of the Secret that a provider refers to, nothing is known here.
+    /// What the status says.
     pub fn conditions(&self) -> Vec<Condition> {
-        let resolved = (self.kind != "InferenceProvider").then(|| self.resolved());
+        let resolved = (!self.unread).then(|| self.resolved());
         [self.accepted()].into_iter().chain(resolved).collect()
     }
 
@@ -63,7 +70,6 @@ impl Standing {
             holds,
             reason: if holds { "Accepted" } else { "Invalid" },
             message: match holds {
-                true if self.unserved().is_some() => format!("sound, but {UNSERVED}"),
                 true if self.suspicious.is_empty() => "in force".into(),
                 true => format!("in force, but {}", in_one_line(&self.suspicious)),
                 false => format!("{}{stays}", in_one_line(&self.rejected)),
@@ -84,7 +90,7 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::problem::FieldPath, *};
+    use super::{super::secrets::Secret, *};
 
     fn standing(kind: &'static str) -> Standing {
         Standing {
@@ -95,6 +101,7 @@ mod tests {
             rejected: Vec::new(),
             unresolved: Vec::new(),
             suspicious: Vec::new(),
+            unread: false,
         }
     }
 
@@ -107,8 +114,29 @@ mod tests {
         let all = said(&standing("InferencePool"));
         let resolved = (true, "ResolvedRefs", "all that it names exists".to_owned());
         assert_eq!(all, [(true, "Accepted", "in force".to_owned()), resolved]);
-        let provider = said(&standing("InferenceProvider"));
-        assert!(matches!(&provider[..], [(true, "Accepted", message)] if message.ends_with(UNSERVED)));
+    }
+
+    #[test]
+    fn a_provider_needs_the_secret_that_it_names() {
+        let key = SecretKey { namespace: "n".into(), name: "s".into(), key: "k".into() };
+        let secrets = Secrets::default();
+        let provider = || {
+            let mut provider = standing("InferenceProvider");
+            provider.look_for(&key, &secrets);
+            said(&provider)
+        };
+        let accepted = (true, "Accepted", "in force".to_owned());
+        assert_eq!(provider(), [accepted], "before anybody looked nothing is said");
+        let path = "`spec.credentials.secretRef` names key `k` of Secret n/s, which";
+        let usable = "has no value that a header can carry: printable ASCII is accepted";
+        for (found, (holds, reason, message)) in [
+            (Err(NoSecret::Absent), (false, "RefNotFound", format!("{path} does not exist"))),
+            (Secret::read(b"a\nb"), (false, "RefNotFound", format!("{path} {usable}"))),
+            (Secret::read(b"ab\n"), (true, "ResolvedRefs", "all that it names exists".to_owned())),
+        ] {
+            secrets.replace([(key.clone(), found)].into());
+            assert_eq!(provider()[1], (holds, reason, message));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What every key refuses, and what holds between keys.
 
-use crate::{defaults::DEFAULTS, errors, file};
+use crate::{defaults::DEFAULTS, errors, file, parse};
 
 /// Sections (of [`file`]) and keys by the kind of value that they take, with what is said of another.
 const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
@@ -295,4 +295,16 @@ fn every_constraint_holds() {
             assert!(found[0].1.contains(word), "{word:?} is not in {:?}", found[0].1);
         }
     }
+}
+
+#[test]
+fn a_router_needs_something_to_route_to() {
+    let listens = "listen = \"127.0.0.1:1\"\n";
+    let policy = format!("{listens}[policy]\nenabled = true\n");
+    for nothing in [listens.to_owned(), format!("{listens}[policy]\nenabled = false\nfiles = [\"a\"]\n")] {
+        let report = parse(&nothing).unwrap_err().in_file(std::path::Path::new("k.toml")).to_string();
+        assert!(report.contains("at least one `[[workerset]]`"), "{report}");
+    }
+    // Pools of providers alone.
+    assert!(parse(&format!("{policy}files = [\"a.yaml\"]\n")).is_ok());
 }

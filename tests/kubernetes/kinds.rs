@@ -7,12 +7,16 @@ use std::sync::{
 
 use kinference::{
     config::{Config, LeaderElectionConfig},
-    enforce::{Declarations, Enforcer},
+    enforce::{Declarations, Enforcer, Realm},
     fleet::Registry,
     kubernetes::{StatusDesk, Watches, elect, watch_policy},
+    load::Providers,
     observe::Metrics,
     pipeline::PoliciesInForce,
-    policy::crd::{self, GatewayBackend, InferencePolicy, InferencePool, InferenceProvider},
+    policy::{
+        Secrets,
+        crd::{self, GatewayBackend, InferencePolicy, InferencePool, InferenceProvider},
+    },
 };
 use kube::{
     Api, Client,
@@ -77,7 +81,13 @@ impl Site {
         let (kinds, follow) = watch_policy(client.clone(), &config.policy, (watches.clone(), desk));
         let (declarations, _files) = Declarations::load(&config, &metrics).await.unwrap();
         let policies = PoliciesInForce::default();
-        let enforcer = Enforcer::new(declarations, Some(kinds), (registry.clone(), policies.clone()));
+        let realm = Realm {
+            registry: registry.clone(),
+            secrets: Secrets::default(),
+            providers: Providers::new(&metrics),
+            to: policies.clone(),
+        };
+        let enforcer = Enforcer::new(declarations, Some(kinds), realm);
         let known = enforcer.known();
         let mut tasks = JoinSet::new();
         tasks.spawn(write);
