@@ -14,6 +14,7 @@ mod providers;
 mod records;
 mod refusal;
 mod rules;
+mod samples;
 mod site;
 mod tokens;
 mod warmup;

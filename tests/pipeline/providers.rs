@@ -287,6 +287,11 @@ async fn a_worker_is_not_asked_for_usage_that_a_provider_of_the_same_model_is() 
         other => panic!("{other:?}"),
     };
     assert_eq!([splices("provider/cloud").await, splices("10.0.0.1:8000").await], [1, 2]);
+    // Where it knows the model by the name that is asked for, that wish is all.
+    published(&site, &[("cloud", json!({"models": [{"name": "big", "upstream": "standard"}]}))]);
+    let placement = site.place(ask("10.0.0.1:8000")).await;
+    let Some(Rewrite::Splices(only)) = &placement.rewrite else { panic!("{:?}", placement.rewrite) };
+    assert_eq!((only.len(), &placement.client_model), (1, &None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,7 +339,12 @@ async fn one_that_fails_is_set_aside_and_tried_again_by_one_request() {
         ("w1".into(), RemovedReason::Failing)
     );
     advance(Duration::from_secs(10)).await;
-    let (one, two) = tokio::join!(site.place(ask()), site.place(ask()));
+    // Large bodies are read and worded off the async threads, so that both are under way before either is decided.
+    let large = || {
+        let body = json!({"model": "standard", "prompt": (0..20_000).collect::<Vec<u32>>()}).to_string();
+        Incoming { pool: Some("chat".into()), ..call(Api::Completions, body) }
+    };
+    let (one, two) = tokio::join!(site.place(large()), site.place(large()));
     let mut both = [picked(&one.decision), picked(&two.decision)];
     both.sort_unstable();
     assert_eq!(both, ["provider/cloud", "w1"], "one of two that come together");
