@@ -49,6 +49,8 @@ pub(super) struct Prompts {
     held: Vec<Held>,
     /// Where in `held` a seat's is.
     on: HashMap<(WorkerId, usize), usize>,
+    /// Its tokens, where it comes as such.
+    given: Option<usize>,
 }
 
 impl Prompts {
@@ -59,7 +61,7 @@ impl Prompts {
 
     /// Tokens of the prompt; where it is longer for one model than for another, the most.
     pub(super) fn tokens(&self) -> Option<usize> {
-        self.held.iter().map(|held| held.keys.tokens).max()
+        self.held.iter().map(|held| held.keys.tokens).max().or(self.given)
     }
 
     /// Blocks that the prompt takes up there. Where it was not tokenized for that model but for another, as many as
@@ -112,7 +114,7 @@ pub(super) async fn prepare(
             (seats, tokens)
         }
     });
-    let mut prompts = Prompts::default();
+    let mut prompts = Prompts { given: parsed.given_tokens(), ..Prompts::default() };
     let began = Instant::now();
     let all = join_all(work).await;
     clock.passed(Stage::Tokenize, began);

@@ -57,6 +57,7 @@ impl Site {
             mock_mode: false,
             draining: Arc::default(),
             policies_known: Arc::new(true.into()),
+            reaches_providers: Arc::default(),
             watches: None,
             log,
         };

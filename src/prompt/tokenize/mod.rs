@@ -181,6 +181,13 @@ impl Tokenizers {
     }
 }
 
+impl ParsedRequest {
+    /// Tokens of its prompt where it comes as tokens: known without anybody who tokenizes.
+    pub fn given_tokens(&self) -> Option<usize> {
+        given(self).map(|tokens| tokens.ids.len())
+    }
+}
+
 /// The longest of prompts that are token ids already.
 fn given(request: &ParsedRequest) -> Option<PromptTokens> {
     let Prompts::TokenIds(lists) = &request.prompts else { return None };

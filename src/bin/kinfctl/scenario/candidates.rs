@@ -87,9 +87,9 @@ pub(super) fn candidates(
 fn predicted(world: &World, (set, worker): (&str, &WorkerState), asked: &Asked) -> Prediction {
     let (profile, block_tokens) = world.profile(set);
     let blocks = asked.prompt_tokens.unwrap_or_default().div_ceil(block_tokens);
-    // Only full blocks are cached.
-    let cached =
-        (f64::from(asked.prompt_tokens.unwrap_or_default() / block_tokens) * worker.cached()).floor() as u32;
+    // Only full blocks are cached. A share of them that is a whole number but for its rounding is that number.
+    let full = f64::from(asked.prompt_tokens.unwrap_or_default() / block_tokens);
+    let cached = (full * worker.cached() + 1e-6).floor() as u32;
     predict(Cost {
         predictor: &profile.predictor,
         inflight_tracking: profile.picker.inflight_tracking,

@@ -77,11 +77,14 @@ pub fn decide(world: &World, fleet: &Fleet, asked: &Asked) -> Decision {
         return Decision { rules, unknown, ..rejected(503, nobody) };
     }
     let outcome = matched.run(&known);
-    let verdict = concluded(world, &candidates, outcome.verdict);
+    let verdict = concluded(world, (&candidates, &known), outcome.verdict);
     Decision { candidates, rules, unknown, trace: outcome.trace, verdict }
 }
 
-fn concluded(world: &World, candidates: &[Candidate], verdict: eval::Verdict) -> Verdict {
+/// For people, and for the rules; side by side.
+type Candidates<'a> = (&'a [Candidate], &'a [eval::Candidate]);
+
+fn concluded(world: &World, candidates: Candidates<'_>, verdict: eval::Verdict) -> Verdict {
     match verdict {
         eval::Verdict::Order(ranked) => Verdict::Goes {
             picks: picks(world, candidates, &ranked),
@@ -104,9 +107,10 @@ fn rejected(status: u16, message: String) -> Decision {
 }
 
 /// What the picker may pick of candidates that are left.
-fn picks(world: &World, candidates: &[Candidate], left: &[eval::Ranked]) -> BTreeSet<usize> {
+fn picks(world: &World, (shown, known): Candidates<'_>, left: &[eval::Ranked]) -> BTreeSet<usize> {
     let of = |one: &eval::Ranked| {
-        let routed = routed(one.candidate, &candidates[one.candidate], None, world);
+        let n = one.candidate;
+        let routed = routed(n, &shown[n], known[n].worker, world);
         types::Candidate { level: one.level, ..routed }
     };
     let mut ranked: Vec<_> = left.iter().map(of).collect();
@@ -117,7 +121,7 @@ fn picks(world: &World, candidates: &[Candidate], left: &[eval::Ranked]) -> BTre
     let picker = best.map_or(&standard, |best| &world.profile(&best.workerset).0.picker);
     let draw = |seed| pick(picker, &ranked, None, &mut StdRng::seed_from_u64(seed));
     let picked = (0..DRAWS).filter_map(draw).map(|choice| &ranked[choice.chosen]);
-    picked.filter_map(|one| index_of(one, candidates)).collect()
+    picked.filter_map(|one| index_of(one, shown)).collect()
 }
 
 impl Decision {

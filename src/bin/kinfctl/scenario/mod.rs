@@ -15,3 +15,6 @@ pub use decide::{Decision, Fate, Verdict, decide};
 pub use fleet::{Fleet, WorkerState};
 pub use test_file::{Asked, Case, Names, Setting, TestFile, Then, read_tests};
 pub use world::World;
+
+#[cfg(test)]
+mod tests;

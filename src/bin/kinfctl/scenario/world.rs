@@ -67,6 +67,12 @@ impl World {
         }
     }
 
+    /// Of a pool alone.
+    #[cfg(test)]
+    pub fn bare(pool: Arc<Pool>) -> Self {
+        Self { pool, resources: Vec::new(), config: None, standard: Profile::default() }
+    }
+
     /// The profile of a worker set, and how many tokens its blocks have.
     pub fn profile(&self, worker_set: &str) -> (&Profile, u32) {
         let found = self.config.as_ref().and_then(|config| {
