@@ -4,7 +4,7 @@
 
 mod decisions;
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use envoy_types::pb::envoy::{
     config::core::v3::{HeaderMap, HeaderValue},
@@ -25,8 +25,9 @@ use kinference::{
         Server, Services,
         ext_proc::{Decide, ExtProc, Parts},
     },
-    types::{ErrorKind, ErrorShape, Rejection, RequestKind},
+    types::{Credential, Decision, ErrorKind, ErrorShape, ProviderTarget, Rejection, RequestKind, Target},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
@@ -39,6 +40,7 @@ use tonic::{Streaming, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 const DEADLINE: Duration = Duration::from_secs(20);
+const SECRET: &str = "s3cret";
 
 /// Places everything but a body that says "reject"; one that says "hang" is never decided.
 fn decide(incoming: Incoming) -> futures::future::BoxFuture<'static, Result<Placement, Rejection>> {
@@ -48,9 +50,28 @@ fn decide(incoming: Incoming) -> futures::future::BoxFuture<'static, Result<Plac
                 Err(Rejection::new(ErrorKind::ModelNotFound, "no such model"))
             }
             IncomingBody::Full(bytes) if bytes.starts_with(b"hang") => std::future::pending().await,
+            IncomingBody::Full(bytes) if bytes.starts_with(b"provider") => {
+                Ok(Placement::unreserved(outward()))
+            }
             _ => Ok(Placement::unreserved(decisions::decision())),
         }
     })
+}
+
+/// The decision for a provider, with a credential.
+fn outward() -> Arc<Decision> {
+    let credential = Credential { header: "authorization".into(), value: format!("Bearer {SECRET}") };
+    let target = ProviderTarget {
+        namespace: "ns".into(),
+        name: "cloud".into(),
+        authority: "api.example.com".into(),
+        path_prefix: None,
+        credential: Some(Arc::new(credential)),
+    };
+    let mut decision = (*decisions::decision()).clone();
+    decision.candidates[0].target = Target::Provider(Arc::new(target));
+    decision.fallbacks.clear();
+    Arc::new(decision)
 }
 
 /// Lists one model to the tenant `team`, and turns others away.
@@ -408,4 +429,49 @@ async fn what_a_pool_publishes_is_answered_at_once() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+}
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Not even where everything is logged, our own and the libraries'.
+#[tokio::test]
+async fn a_credential_is_on_the_wire_and_in_no_log_and_no_metric() {
+    let log = Log::default();
+    let writer = log.clone();
+    let everything = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(everything);
+    let running = serve().await;
+    let (send, mut answers) = open(&running.channel).await;
+    send.send(post(Some(BodySendMode::FullDuplexStreamed), &[])).await.unwrap();
+    send.send(body(b"provider", true)).await.unwrap();
+    let Some(Response::RequestHeaders(headers)) = next(&mut answers).await.unwrap().response else {
+        panic!("no headers")
+    };
+    let set = headers.response.unwrap().header_mutation.unwrap().set_headers;
+    let sent = format!("Bearer {SECRET}").into_bytes();
+    assert!(set.iter().any(|one| one.header.as_ref().is_some_and(|header| header.raw_value == sent)));
+    next(&mut answers).await.unwrap();
+    send.send(message(Request::ResponseHeaders(http_headers(&[(":status", "200")], true)))).await.unwrap();
+    next(&mut answers).await.unwrap();
+    drop(send);
+    assert!(next(&mut answers).await.is_none());
+    let logged = String::from_utf8(log.0.lock().clone()).unwrap();
+    assert!(logged.contains("TRACE") && !logged.contains(SECRET), "{logged}");
+    assert!(!running.metrics.render().contains(SECRET));
 }

@@ -97,6 +97,9 @@ impl Gateway {
         path: &str,
         body: Vec<u8>,
     ) -> Result<(String, reqwest::Response)> {
+        if let Some(provider) = &picked.provider {
+            bail!("{} is a provider: this example sends to engines only", provider.name);
+        }
         let mut failed = None;
         for endpoint in std::iter::once(&picked.endpoint).chain(&picked.fallbacks) {
             let request = self.engines.post(format!("http://{endpoint}{path}")).header(CONTENT_TYPE, JSON);

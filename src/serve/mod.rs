@@ -13,6 +13,7 @@ mod ending; // streams that end when the server stops
 mod grpc; // the gRPC server on `listen`
 mod health; // gRPC health
 mod limits; // what a connection and a message may cost
+mod outward; // requests that leave for a provider
 mod live; // one look at something for many streams
 mod reflection; // gRPC reflection
 

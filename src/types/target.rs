@@ -54,6 +54,14 @@ pub struct Credential {
     pub value: String,
 }
 
+impl ProviderTarget {
+    /// The path of a request there, with its query: under the prefix. `None`: it is no path (`*`), and stays as it is.
+    pub fn path(&self, asked: &str) -> Option<String> {
+        let prefix = self.path_prefix.as_deref().unwrap_or_default().trim_end_matches('/');
+        asked.starts_with('/').then(|| format!("{prefix}{asked}"))
+    }
+}
+
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential").field("header", &self.header).finish_non_exhaustive()
@@ -120,16 +128,36 @@ pub fn provider_label(name: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_credential_is_never_shown() {
+    fn cloud(path_prefix: Option<&str>) -> ProviderTarget {
         let credential = Credential { header: "authorization".into(), value: "Bearer s3cret".into() };
-        let provider = Target::Provider(Arc::new(ProviderTarget {
+        ProviderTarget {
             namespace: "ns".into(),
             name: "cloud".into(),
             authority: "api.example.com".into(),
-            path_prefix: None,
+            path_prefix: path_prefix.map(Arc::from),
             credential: Some(Arc::new(credential)),
-        }));
+        }
+    }
+
+    #[test]
+    fn paths_are_under_the_prefix_with_their_query() {
+        let table = [
+            (None, "/v1/messages?beta=true", Some("/v1/messages?beta=true")),
+            (Some("/openai"), "/v1/chat/completions?x=/y", Some("/openai/v1/chat/completions?x=/y")),
+            (Some("/openai/"), "/v1/chat/completions/", Some("/openai/v1/chat/completions/")),
+            (Some("/"), "/v1", Some("/v1")),
+            (Some("/openai"), "*", None),
+            (Some("/openai"), "http://elsewhere/v1", None),
+            (None, "", None),
+        ];
+        for (prefix, asked, want) in table {
+            assert_eq!(cloud(prefix).path(asked).as_deref(), want, "{prefix:?} {asked}");
+        }
+    }
+
+    #[test]
+    fn a_credential_is_never_shown() {
+        let provider = Target::Provider(Arc::new(cloud(None)));
         assert!(!format!("{provider:?}").contains("s3cret"));
         assert!(!serde_json::to_string(&provider).unwrap().contains("s3cret"));
         assert_eq!((&*provider.label(), &*provider.backend()), ("provider/cloud", "provider/cloud"));

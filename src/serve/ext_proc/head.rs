@@ -19,6 +19,8 @@ use crate::{
 pub struct Head {
     /// `x-request-id`, or one of our own.
     pub request_id: Arc<str>,
+    /// With its query, as the client asked for it.
+    pub path: Arc<str>,
     /// By method and path.
     pub kind: RequestKind,
     /// Whose format the client expects of what we answer, by path and header.
@@ -65,6 +67,7 @@ impl Head {
         };
         Self {
             request_id: headers.get(names::REQUEST_ID).map_or_else(own_id, |id| id.as_ref().into()),
+            path: path.as_ref().into(),
             kind,
             shape: if anthropic { ErrorShape::Anthropic } else { ErrorShape::OpenAi },
             content_type: own(headers.get(names::CONTENT_TYPE)),

@@ -4,7 +4,7 @@
 
 /// Request header and `envoy.lb` metadata key of the pick: `ip:port[,ip:port...]`, best first.
 pub const DESTINATION: &str = "x-gateway-destination-endpoint";
-/// Request header of the worker set of the pick, for routes: see [`backend`].
+/// Request header of what serves the pick, for routes: `workerset/<name>`, or `provider/<name>`.
 pub const BACKEND: &str = "x-kinference-backend";
 /// `envoy.lb` metadata key of the endpoint that served, on response messages.
 pub const SERVED: &str = "x-gateway-destination-endpoint-served";
@@ -30,6 +30,8 @@ pub const TRACEPARENT: &str = "traceparent";
 /// Pseudo header.
 pub const METHOD: &str = ":method";
 /// Pseudo header.
+pub const AUTHORITY: &str = ":authority";
+/// Pseudo header.
 pub const PATH: &str = ":path";
 /// Pseudo header.
 pub const STATUS: &str = ":status";
@@ -45,7 +47,7 @@ pub const RETRY_AFTER: &str = "retry-after";
 /// Header of clients of Anthropic's API.
 pub const ANTHROPIC_VERSION: &str = "anthropic-version";
 
-/// Explains the decision on the response: the chosen worker's name.
+/// Explains the decision on the response: the chosen worker's name, or `provider/<name>`.
 pub const EXPLAIN_WORKER: &str = "x-kinference-worker";
 /// Explains the decision on the response: milliseconds.
 pub const EXPLAIN_TTFT: &str = "x-kinference-predicted-ttft-ms";
@@ -59,6 +61,20 @@ pub const EXPLAIN_DEGRADED: &str = "x-kinference-degraded";
 pub const EXPLAIN_MODEL: &str = "x-kinference-model";
 /// Explains the decision on the response: the rule that decided, `policy/rule`.
 pub const EXPLAIN_RULE: &str = "x-kinference-rule";
+
+/// Headers that stay behind when a request leaves for a provider. What a client proves itself to us with is no
+/// provider's business, and whose account pays is for our credential to say. An answer in an encoding could not be
+/// read: neither what it used, nor the model's name in it.
+pub const LEFT_BEHIND: [&str; 8] = [
+    "authorization",
+    "proxy-authorization",
+    "x-api-key",
+    "api-key",
+    "cookie",
+    "openai-organization",
+    "openai-project",
+    "accept-encoding",
+];
 
 /// Headers that are ours alone to set: inbound copies are removed from requests.
 pub const OWNED: [&str; 9] = [

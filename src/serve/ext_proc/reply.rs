@@ -17,13 +17,16 @@ use envoy_types::pb::envoy::{
 use serde_json::Value;
 
 use super::{inbound::Chunk, metadata, names};
-use crate::types::{Decision, ErrorShape, Rejection};
+use crate::{
+    serve::outward::Outward,
+    types::{Decision, ErrorShape, Rejection},
+};
 
 /// The most that one duplex answer carries: proxies refuse messages over 64 KiB.
 pub const CHUNK_BYTES: usize = 62_000;
 
 /// What an answer changes of the request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
     /// The pick; `None` while it is not decided or has been said.
     pub pick: Option<Picked>,
@@ -43,17 +46,30 @@ pub struct NewBody {
 }
 
 /// Where a request goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Picked {
     /// `ip:port[,ip:port...]`, best first; none where a provider is picked.
     pub destination: Option<String>,
     /// Who serves it, as routes name it.
     pub backend: String,
+    /// To a provider.
+    pub outward: Option<Outward>,
 }
 
-impl From<&Decision> for Picked {
-    fn from(decision: &Decision) -> Self {
-        Self { destination: decision.destinations(), backend: decision.primary().target.backend() }
+impl Picked {
+    /// Of a request for that path.
+    pub fn new(decision: &Decision, path: &str) -> Self {
+        Self {
+            destination: decision.destinations(),
+            backend: decision.primary().target.backend(),
+            outward: Outward::of(decision, Some(path)),
+        }
+    }
+
+    fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let destination = self.destination.iter().map(|value| (names::DESTINATION, value.as_str()));
+        let outward = self.outward.iter().flat_map(Outward::headers);
+        destination.chain([(names::BACKEND, self.backend.as_str())]).chain(outward)
     }
 }
 
@@ -150,17 +166,21 @@ impl Edit {
     /// Removals come first when a proxy applies them, so a header may be both removed and set. A pick lets the proxy
     /// look for its route again, because that may depend on the backend.
     fn common(&self) -> CommonResponse {
-        let set_headers = self.pick.iter().flat_map(|pick| {
-            let destination = pick.destination.iter().map(|value| (names::DESTINATION, value));
-            let all = destination.chain([(names::BACKEND, &pick.backend)]);
-            all.map(|(name, value)| set(name, value.clone().into_bytes()))
-        });
+        let set_headers = self.pick.iter().flat_map(Picked::headers);
+        let set_headers = set_headers.map(|(name, value)| set(name, value.as_bytes().to_vec()));
+        let outward = self.pick.iter().filter(|pick| pick.outward.is_some());
+        let left_behind = outward.flat_map(|_| &names::LEFT_BEHIND);
         let length = self.body.as_ref().map(length);
         let changes = self.pick.is_some() || !self.remove.is_empty() || length.is_some();
         CommonResponse {
             header_mutation: changes.then(|| HeaderMutation {
                 set_headers: set_headers.chain(length).collect(),
-                remove_headers: self.remove.iter().map(|name| (*name).to_owned()).collect(),
+                remove_headers: self
+                    .remove
+                    .iter()
+                    .chain(left_behind)
+                    .map(|name| (*name).to_owned())
+                    .collect(),
             }),
             clear_route_cache: self.pick.is_some(),
             body_mutation: self.body.as_ref().map(instead),
@@ -340,8 +360,11 @@ mod tests {
 
     #[test]
     fn the_pick_is_in_header_and_metadata_alike() {
-        let pick =
-            Picked { destination: Some("1.2.3.4:80,5.6.7.8:80".into()), backend: "workerset/set".into() };
+        let pick = Picked {
+            destination: Some("1.2.3.4:80,5.6.7.8:80".into()),
+            backend: "workerset/set".into(),
+            outward: None,
+        };
         let edit = Edit { pick: Some(pick), remove: vec![names::DESTINATION], body: None };
         for reply in [Reply::RequestHeaders(edit.clone()), Reply::RequestBody(edit)] {
             let want =

@@ -13,7 +13,7 @@ use super::{
     head::Head,
     inbound::{BodyMode, Chunk},
     names,
-    reply::{Edit, Reply, cut},
+    reply::{Edit, Picked, Reply, cut},
 };
 use crate::{
     pipeline::Rewrite,
@@ -93,6 +93,7 @@ pub struct Deciding {
 #[derive(Debug)]
 struct About {
     shape: ErrorShape,
+    path: Arc<str>,
     forged: Vec<&'static str>,
 }
 
@@ -267,7 +268,8 @@ impl Deciding {
         let unrenamed = sight == Sight::Unseen && (placed.rewrite.is_some() || placed.client_model.is_some());
         let mut effects: Vec<_> =
             unrenamed.then_some(Effect::Unrenamed(Unrenamed::RequestUnseen)).into_iter().collect();
-        let mut edit = Edit { pick: Some((&*placed.decision).into()), remove: about.forged, body: None };
+        let pick = Picked::new(&placed.decision, &about.path);
+        let mut edit = Edit { pick: Some(pick), remove: about.forged, body: None };
         let mut body = placed.body;
         if let Some(rewrite) = placed.rewrite.filter(|_| sight == Sight::Held) {
             if matches!(rewrite, Rewrite::Whole(_)) {
@@ -321,7 +323,7 @@ fn begin(head: Box<Head>, last: bool, mode: BodyMode) -> Step {
 }
 
 fn decide(head: Box<Head>, due: Due, ended: Ended, sight: Sight) -> Step {
-    let about = About { shape: head.shape, forged: head.forged.clone() };
+    let about = About { shape: head.shape, path: head.path.clone(), forged: head.forged.clone() };
     let deciding = Deciding { about, due, ended, sight, owed: 0, trailers: false };
     (Request::Deciding(deciding), vec![Effect::Decide(head, sight)])
 }

@@ -8,24 +8,35 @@ use crate::{
     prompt::spliced_len,
     serve::{
         ext_proc::names,
+        outward::Outward,
         proto::{
-            BodyMutation, Candidate, Header, PickResponse, Prediction, Splice, Splices, body_mutation::Change,
+            BodyMutation, Candidate, Header, PickResponse, PickedProvider, Prediction, Splice, Splices,
+            body_mutation::Change,
         },
     },
     types::{self, Decision, Degradation},
 };
 
-/// The answer, without its id. `body_len`: bytes of the body as it came.
-pub fn answer(decision: &Decision, rewrite: Option<Rewrite>, body_len: usize) -> PickResponse {
+/// What of a request an answer depends on, beside the decision.
+#[derive(Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// Its path with its query, where that is known.
+    pub path: Option<&'a str>,
+    /// Bytes of its body as it came.
+    pub body_len: usize,
+}
+
+/// The answer, without its id.
+pub fn answer(decision: &Decision, rewrite: Option<Rewrite>, asked: Asked<'_>) -> PickResponse {
     let primary = decision.primary();
-    let destination = decision.destinations().map(|to| header(names::DESTINATION, to));
-    let backend = header(names::BACKEND, primary.target.backend());
-    let mut set_headers: Vec<_> = destination.into_iter().chain([backend]).collect();
+    let outward = Outward::of(decision, asked.path);
+    let mut set_headers = destined(decision, outward.as_ref());
     let mut endpoints = decision.workers().map(|worker| worker.endpoint.to_string());
-    let mut remove_headers: Vec<String> = names::OWNED.map(str::to_owned).to_vec();
+    let left_behind = outward.iter().flat_map(|_| names::LEFT_BEHIND);
+    let mut remove_headers: Vec<_> = names::OWNED.into_iter().chain(left_behind).map(str::to_owned).collect();
     if let Some(rewrite) = &rewrite {
         let len = match rewrite {
-            Rewrite::Splices(splices) => spliced_len(body_len, splices),
+            Rewrite::Splices(splices) => spliced_len(asked.body_len, splices),
             Rewrite::Whole(body) => {
                 remove_headers.push(names::CONTENT_ENCODING.to_owned());
                 body.len()
@@ -51,6 +62,25 @@ pub fn answer(decision: &Decision, rewrite: Option<Rewrite>, body_len: usize) ->
         model: name(&primary.model),
         ruled: decision.ruled.as_deref().map(|all| ruled::told(all, false)),
         taken: Vec::new(),
+        provider: outward.map(provider),
+    }
+}
+
+/// Headers that say where the request goes, and have it get there.
+fn destined(decision: &Decision, outward: Option<&Outward>) -> Vec<Header> {
+    let destination = decision.destinations().map(|to| header(names::DESTINATION, to));
+    let backend = header(names::BACKEND, decision.primary().target.backend());
+    let outward = outward.into_iter().flat_map(Outward::headers);
+    let outward = outward.map(|(name, value)| header(name, value.to_owned()));
+    destination.into_iter().chain([backend]).chain(outward).collect()
+}
+
+fn provider(Outward { provider, path }: Outward) -> PickedProvider {
+    PickedProvider {
+        name: provider.name.to_string(),
+        authority: provider.authority.to_string(),
+        path_prefix: provider.path_prefix.as_deref().unwrap_or_default().to_owned(),
+        path: path.unwrap_or_default(),
     }
 }
 
@@ -124,5 +154,80 @@ fn prediction(terms: &types::Prediction) -> Prediction {
         kv_usage: terms.kv_usage,
         assumed_ms: terms.assumed_ms,
         provider_ms: terms.provider_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Credential, Overlap, ProviderTarget, Target};
+
+    fn decision(path_prefix: Option<&str>) -> Decision {
+        let credential = Credential { header: "x-api-key".into(), value: "s3cret".into() };
+        let target = ProviderTarget {
+            namespace: "ns".into(),
+            name: "cloud".into(),
+            authority: "api.example.com".into(),
+            path_prefix: path_prefix.map(Arc::from),
+            credential: Some(Arc::new(credential)),
+        };
+        let candidate = types::Candidate {
+            target: Target::Provider(Arc::new(target)),
+            model: Some("large".into()),
+            overlap: Overlap::default(),
+            prediction: types::Prediction::default(),
+            waiting: 0.0,
+            own_in_flight: 0,
+            level: 0,
+            warming: false,
+            degraded: vec![],
+        };
+        Decision {
+            model: Some("public".into()),
+            prompt_tokens: None,
+            candidates: vec![candidate],
+            chosen: 0,
+            fallbacks: vec![],
+            removed: vec![],
+            taken: vec![],
+            ruled: None,
+            degraded: vec![],
+            replicated: false,
+        }
+    }
+
+    #[test]
+    fn a_provider_is_told_with_all_that_gets_a_request_there() {
+        let asked = Asked { path: Some("/v1/messages?beta=true"), body_len: 0 };
+        let mut told = answer(&decision(Some("/anthropic")), None, asked);
+        explain(&mut told, &decision(None));
+        assert_eq!((&*told.endpoint, &*told.worker_set, &*told.worker_id), ("", "", "provider/cloud"));
+        let want = [
+            ("x-kinference-backend", "provider/cloud"),
+            (":authority", "api.example.com"),
+            (":path", "/anthropic/v1/messages?beta=true"),
+            ("x-api-key", "s3cret"),
+        ];
+        assert_eq!(told.set_headers, want.map(|(name, value)| header(name, value.to_owned())));
+        for name in names::LEFT_BEHIND {
+            assert!(told.remove_headers.iter().any(|removed| removed == name), "{name} is let out");
+        }
+        let candidate = &told.candidates[0];
+        assert_eq!((&*candidate.worker_id, &*candidate.endpoint), ("provider/cloud", ""));
+        let provider = PickedProvider {
+            name: "cloud".into(),
+            authority: "api.example.com".into(),
+            path_prefix: "/anthropic".into(),
+            path: "/anthropic/v1/messages?beta=true".into(),
+        };
+        assert_eq!(told.provider, Some(provider));
+    }
+
+    #[test]
+    fn without_a_head_the_path_is_the_callers_to_make() {
+        let told = answer(&decision(Some("/openai")), None, Asked::default());
+        assert!(told.set_headers.iter().all(|header| header.name != names::PATH), "{told:?}");
+        let provider = told.provider.unwrap();
+        assert_eq!((&*provider.path_prefix, &*provider.path), ("/openai", ""));
     }
 }

@@ -22,6 +22,8 @@ use crate::{
 pub struct Asked {
     /// For the pipeline.
     pub incoming: Incoming,
+    /// Its path with its query, where that is known.
+    pub path: Option<String>,
     /// The body's place in the budget: to be dropped after the decision.
     pub held: Option<Body>,
 }
@@ -52,8 +54,10 @@ pub fn read(
     own_id: impl FnOnce() -> String,
 ) -> Result<Asked, Refusal> {
     let model = Some(request.model.as_str()).filter(|model| !model.is_empty());
-    let Asked { incoming, held } = match request.prompt.take() {
-        None => Asked { incoming: Incoming { model: model.map(Arc::from), ..blank() }, held: None },
+    let Asked { incoming, path, held } = match request.prompt.take() {
+        None => {
+            Asked { incoming: Incoming { model: model.map(Arc::from), ..blank() }, path: None, held: None }
+        }
         Some(Prompt::BodyId(id)) => with_body(claim(&id)?, model),
         Some(Prompt::Body(body)) => with_body(inline(budget, body)?, model),
         Some(Prompt::Messages(messages)) => {
@@ -82,12 +86,13 @@ pub fn read(
         exclude: request.exclude,
         ..incoming
     };
-    Ok(Asked { incoming, held })
+    Ok(Asked { incoming, path, held })
 }
 
 fn with_body(mut pushed: Pushed, model: Option<&str>) -> Asked {
     let incoming = Incoming { model: model.map(Arc::from), ..of_body(&mut pushed) };
-    Asked { incoming, held: Some(pushed.body) }
+    let Pushed { head: BodyHead { path, .. }, body } = pushed;
+    Asked { incoming, path: Some(path), held: Some(body) }
 }
 
 fn inline(budget: &Arc<BodyBudget>, InlineBody { head, body: bytes }: InlineBody) -> Result<Pushed, Refusal> {
@@ -104,7 +109,7 @@ fn made(budget: &Arc<BodyBudget>, api: Api, json: Vec<u8>) -> Result<Asked, Refu
     let bytes = Bytes::from(json);
     body.push(bytes.clone())?;
     let incoming = Incoming { kind: RequestKind::Inference(api), body: IncomingBody::Full(bytes), ..blank() };
-    Ok(Asked { incoming, held: Some(body) })
+    Ok(Asked { incoming, path: None, held: Some(body) })
 }
 
 /// A request of which nothing is known but that its response is not ours to see.

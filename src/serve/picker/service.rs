@@ -126,15 +126,16 @@ impl Picker {
         let Shared { pipeline, budget, ids, picks, .. } = &*self.shared;
         let (token, stream, explain) = (ids.token(), request.stream, request.want_candidates);
         let claim = |id: &str| self.shared.claim(id);
-        let Asked { incoming, held } = request::read(request, budget, claim, || ids.id(token))?;
+        let Asked { incoming, path, held } = request::read(request, budget, claim, || ids.id(token))?;
         let body_len = match &incoming.body {
             IncomingBody::Full(body) => body.len(),
             IncomingBody::Empty | IncomingBody::Unseen => 0,
         };
         let mut placement = pipeline.decide(incoming).await?;
         drop(held);
+        let about = answer::Asked { path: path.as_deref(), body_len };
         placement.streamed |= stream && body_len == 0;
-        let mut response = answer::answer(&placement.decision, placement.rewrite.take(), body_len);
+        let mut response = answer::answer(&placement.decision, placement.rewrite.take(), about);
         if explain {
             answer::explain(&mut response, &placement.decision);
         }

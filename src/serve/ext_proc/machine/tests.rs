@@ -1,5 +1,6 @@
 //! The whole stream: each mode's order of answers, and properties over any order of messages.
 
+mod provider;
 mod rename;
 
 use std::sync::Arc;
@@ -62,6 +63,7 @@ fn placed(held: Vec<u8>) -> Placed {
 fn head(kind: RequestKind) -> Box<Head> {
     Box::new(Head {
         request_id: "r".into(),
+        path: "/v1/chat/completions?x=1".into(),
         kind,
         shape: ErrorShape::OpenAi,
         content_type: None,
