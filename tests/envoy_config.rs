@@ -89,6 +89,8 @@ fn envoy_holds_what_we_accept() {
     for (name, key) in [
         ("duplex.yaml", "request_body_buffer_limit"),
         ("duplex-static.yaml", "request_body_buffer_limit"),
+        ("providers.yaml", "request_body_buffer_limit"),
+        ("bedrock.yaml", "request_body_buffer_limit"),
         ("buffered-fail-open.yaml", "per_connection_buffer_limit_bytes"),
     ] {
         let text = fs::read_to_string(root().join("envoy").join(name)).unwrap();
@@ -105,7 +107,7 @@ fn ports_are_replaceable_by_text() {
         }
         let engines: Vec<_> =
             [8000, 8001, 8002].map(|p| text.matches(&format!("port_value: {p} ")).count()).into();
-        let listed = !["duplex.yaml", "original-dst.yaml"].contains(&&*name);
+        let listed = text.contains("cluster_name: engines");
         assert_eq!(engines, if listed { vec![1; 3] } else { vec![0; 3] }, "{name}");
     }
 }
@@ -137,4 +139,47 @@ fn the_static_variant_is_kept_in_step() {
     let (main, fixed) = (read("duplex.yaml"), read("duplex-static.yaml"));
     assert_eq!(filters(&main), filters(&fixed));
     assert_eq!(kinference(&main), kinference(&fixed));
+}
+
+/// The samples with a provider are the main one and what a provider needs: `text` without the lines from one that has `first`
+/// up to one that has `after`.
+fn without(text: &str, first: &str, after: &str) -> String {
+    let line = |from: usize, what: &str| {
+        let at = from + text[from..].find(what).unwrap_or_else(|| panic!("{what}"));
+        text[..at].rfind('\n').unwrap() + 1
+    };
+    let from = line(0, first);
+    let to = line(from, after);
+    format!("{}{}", &text[..from], &text[to..])
+}
+
+#[test]
+fn the_variants_with_a_provider_are_kept_in_step() {
+    let read = |name: &str| fs::read_to_string(root().join("envoy").join(name)).unwrap();
+    let body = |text: &str| text[text.find("# Endpoint discovery wants").unwrap()..].to_owned();
+    let main = body(&read("duplex.yaml"));
+    for (name, cluster) in
+        [("providers.yaml", "One of these for each InferenceProvider"), ("bedrock.yaml", "Amazon Bedrock's")]
+    {
+        let text = body(&read(name));
+        assert!(text.contains("mutation_rules: { allow_all_routing: true }"), "{name}");
+        let text = without(&text, "Kinference names the provider of its pick", "With policies a route says");
+        let text =
+            without(&text, "A request that leaves for a provider gets", "Without Kinference a request");
+        let text = without(&text, cluster, "One of these for each worker set");
+        assert_eq!(text, main, "{name}");
+    }
+}
+
+/// Whoever answers for a provider has to prove that it is the one.
+#[test]
+fn providers_are_reached_over_tls_and_validated() {
+    for name in ["providers.yaml", "bedrock.yaml"] {
+        let text = fs::read_to_string(root().join("envoy").join(name)).unwrap();
+        let from = text.find("    - name: provider/").unwrap();
+        let cluster = &text[from..from + text[from..].find("    - name: workerset/").unwrap()];
+        for need in ["UpstreamTlsContext", "trusted_ca:", "auto_sni: true", "auto_san_validation: true"] {
+            assert!(cluster.contains(need), "{name}: {need}");
+        }
+    }
 }

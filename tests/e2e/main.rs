@@ -12,6 +12,7 @@ mod apis;
 #[expect(dead_code, reason = "it serves other tests too")]
 mod apiserver;
 mod bodies;
+mod cloud;
 mod cluster;
 mod endpoints;
 mod engines;
@@ -21,6 +22,7 @@ mod grpcurl;
 mod native;
 mod operators;
 mod outages;
+mod outward;
 mod policies;
 #[path = "../apiserver/process.rs"]
 mod process;

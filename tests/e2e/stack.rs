@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::tools::envoy;
+use crate::{cloud::Cloud, tools::envoy};
 
 /// The longest that any condition is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -336,7 +336,7 @@ pub fn adapted(sample: &str, grpc: &str, engines: &[&str]) -> String {
     swap(9901, "0");
     swap(10000, "0");
     swap(9002, grpc.rsplit(':').next().unwrap());
-    if !["duplex.yaml", "original-dst.yaml"].contains(&sample) {
+    if sample.contains("static") || sample.contains("buffered") {
         for (i, port) in (8000..8003).enumerate() {
             // A sample has three engines; a smaller test names its last one again.
             let engine = engines.get(i).or(engines.last()).unwrap();
@@ -344,6 +344,18 @@ pub fn adapted(sample: &str, grpc: &str, engines: &[&str]) -> String {
         }
     }
     text.replace("0.0.0.0", "127.0.0.1")
+}
+
+/// `providers.yaml` with that provider in place of the sample's.
+pub fn to_cloud(config: String, cloud: &Cloud) -> String {
+    let ca = cloud.ca().display().to_string();
+    let address = format!("address: 127.0.0.1, port_value: {} ", cloud.port);
+    [("address: api.example.com, port_value: 443 ", &*address), ("/etc/ssl/certs/ca-certificates.crt", &ca)]
+        .into_iter()
+        .fold(config, |text, (from, to)| {
+            assert_eq!(text.matches(from).count(), 1, "{from}");
+            text.replace(from, to)
+        })
 }
 
 pub fn fixture(name: &str) -> PathBuf {

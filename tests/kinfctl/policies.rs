@@ -129,7 +129,7 @@ fn the_documentation_shows_the_samples() {
     let page = read("docs/policy.md");
     let shown: Vec<_> =
         page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert_eq!(shown.len(), 6);
+    assert_eq!(shown.len(), 7);
     for block in shown {
         assert!(samples.contains(block), "no sample has\n{block}");
     }
