@@ -5,10 +5,11 @@ use std::sync::{Arc, atomic::AtomicBool};
 use anyhow::Context;
 
 use crate::{
-    enforce::{Declarations, Enforcer, Realm},
+    enforce::{self, Declarations, Enforcer, Realm},
     files,
-    kubernetes::{PolicyKinds, StatusDesk, watch_policy},
+    kubernetes::{self, PolicyKinds, StatusDesk, watch_policy},
     pipeline::Pipeline,
+    policy::Secrets,
 };
 
 use super::{
@@ -56,7 +57,24 @@ impl App {
         let enforcer = Enforcer::new(declarations, cluster, realm);
         let policies = Policies { known: enforcer.known(), reach_providers: enforcer.reaches_providers() };
         tasks.spawn(async move { ("policies", never(enforcer.run().await)) });
+        self.spawn_secrets(pipeline.secrets().clone(), tasks);
         Ok(policies)
+    }
+
+    /// Keeps the credentials of providers as they are where they are kept: in files if so configured, else in the cluster.
+    fn spawn_secrets(&self, secrets: Secrets, tasks: &mut Tasks) {
+        let policy = self.config.policy.clone();
+        let watched = self.config.watches_policies() && policy.secrets_dir.is_none();
+        match self.kubernetes.clone().filter(|_| watched) {
+            Some(Kubernetes { client, watches }) => {
+                let follow = kubernetes::follow_secrets(client, watches, secrets);
+                tasks.spawn(async move { ("Secrets of providers", never(follow.await)) });
+            }
+            None => {
+                let follow = enforce::follow_secrets(policy, secrets);
+                tasks.spawn(async move { ("credentials of providers", never(follow.await)) });
+            }
+        }
     }
 
     fn watch_policy(&self, desk: StatusDesk, tasks: &mut Tasks) -> Option<PolicyKinds> {

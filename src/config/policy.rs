@@ -19,6 +19,8 @@ pub struct PolicyConfig {
     pub namespace: Option<String>,
     /// Files of resources; the last part of a path may be a pattern. None: resources are watched in a cluster.
     pub files: Vec<PathBuf>,
+    /// Where the credentials of providers are: `<secret>/<key>`. Unset: in Secrets of the cluster.
+    pub secrets_dir: Option<PathBuf>,
     /// What bodies may say of their requests.
     pub body_metadata: BodyMetadata,
 }
@@ -88,16 +90,22 @@ impl PolicyConfig {
         keys.optional("namespace", text(), &mut self.namespace);
         keys.key("files", FilePaths, &mut self.files);
         keys.key("body_metadata", Believed, &mut self.body_metadata);
-        if !self.enabled && self.body_metadata != BodyMetadata::default() {
-            keys.idle(&["body_metadata"], "without `enabled = true`");
-        }
-        if !self.enabled && !self.files.is_empty() {
-            keys.idle(&["files"], "without `enabled = true`");
+        keys.optional("secrets_dir", FilePath, &mut self.secrets_dir);
+        let idle = [
+            ("files", !self.files.is_empty()),
+            ("body_metadata", self.body_metadata != BodyMetadata::default()),
+            ("secrets_dir", self.secrets_dir.is_some()),
+        ];
+        let idle: Vec<_> =
+            idle.iter().filter(|(_, set)| *set && !self.enabled).map(|(key, _)| *key).collect();
+        if !idle.is_empty() {
+            keys.idle(&idle, "without `enabled = true`");
         }
     }
 
     pub(super) fn resolve(&mut self, dir: &Path) {
-        self.files.iter_mut().for_each(|file| *file = dir.join(&*file));
+        let paths = self.files.iter_mut().chain(&mut self.secrets_dir);
+        paths.for_each(|path| *path = dir.join(&*path));
     }
 }
 

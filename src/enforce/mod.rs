@@ -6,6 +6,7 @@
 mod files;
 mod instruments;
 mod news;
+mod secrets;
 
 use std::{
     collections::BTreeSet,
@@ -20,6 +21,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use files::{FileErrors, PolicyFiles, check};
+pub use secrets::follow_secrets;
 
 use self::{
     files::AllDeclared,

@@ -10,6 +10,7 @@ use crate::{
 };
 
 const KUBERNETES: &str = "`kubernetes.enabled`";
+const NODES_OFF: &str = "rbac.nodes=false";
 /// The rows of the table that hold, and the configuration that makes them.
 const FEATURES: &[(&[&str], &str)] = &[
     (&[], "{}"),
@@ -47,7 +48,7 @@ fn documented() -> Vec<(String, Right)> {
 }
 
 /// What is granted with that configuration alone.
-fn granted(helm: &Helm, config: &str, nodes: bool) -> BTreeSet<Right> {
+fn granted(helm: &Helm, config: &str, value: &str) -> BTreeSet<Right> {
     let mut set: Value = serde_json::from_str(config).unwrap();
     for feature in ["kubernetes", "leader_election"] {
         set.as_object_mut().unwrap().entry(feature).or_insert(json!({"enabled": false}));
@@ -57,8 +58,8 @@ fn granted(helm: &Helm, config: &str, nodes: bool) -> BTreeSet<Right> {
         json!([{"name": "listed", "profile": "p", "kv_block_size": 16, "discovery": {"workers_file": "/w"}}]);
     set.as_object_mut().unwrap().entry("workerset").or_insert(listed);
     let config = format!("config={set}");
-    let nodes = format!("rbac.nodes={nodes}");
-    let rendered = helm.template(&["--set-json", &config, "--set-json", &nodes]).unwrap();
+    let args = ["--set-json", &config, "--set-json", NODES_OFF, "--set-json", value];
+    let rendered = helm.template(&args).unwrap();
     let all = objects(&rendered);
     let roles = all.iter().filter(|object| object["rules"].is_array());
     roles.flat_map(|role| role["rules"].as_array().unwrap()).map(right).collect()
@@ -82,12 +83,20 @@ fn every_right_is_in_the_documentation() {
             .collect()
     };
     for (features, config) in FEATURES {
-        assert_eq!(granted(&helm, config, false), of(features), "{features:?}");
+        assert_eq!(granted(&helm, config, NODES_OFF), of(features), "{features:?}");
     }
     let nodes = "any of these, with `rbac.nodes`";
-    assert_eq!(granted(&helm, FEATURES[1].1, true), of(&[KUBERNETES, nodes]));
-    assert_eq!(granted(&helm, "{}", true), BTreeSet::new());
+    assert_eq!(granted(&helm, FEATURES[1].1, "rbac.nodes=true"), of(&[KUBERNETES, nodes]));
+    assert_eq!(granted(&helm, "{}", "rbac.nodes=true"), BTreeSet::new());
+    let (policy, config) = FEATURES[4];
+    let secrets = "`policy.enabled`, with `providers.secrets`";
+    let named = r#"providers.secrets=["cloud-credentials"]"#;
+    let with_secrets = of(&[policy, &[secrets]].concat());
+    assert_eq!(granted(&helm, config, named), with_secrets);
+    let in_files = r#"{"policy": {"enabled": true, "secrets_dir": "/credentials"}}"#;
+    assert_eq!(granted(&helm, in_files, named), of(policy));
+    assert_eq!(granted(&helm, "{}", named), BTreeSet::new());
     let known: BTreeSet<_> =
-        FEATURES.iter().flat_map(|(features, _)| features.iter().copied()).chain([nodes]).collect();
+        FEATURES.iter().flat_map(|(features, _)| features.iter().copied()).chain([nodes, secrets]).collect();
     assert_eq!(rows.iter().map(|(feature, _)| feature.as_str()).collect::<BTreeSet<_>>(), known);
 }

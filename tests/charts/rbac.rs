@@ -40,6 +40,8 @@ const RESOURCES: &[(&str, &str, &str)] = &[
     ("", "pods/exec", ""),
     ("", "services", ""),
     ("", "secrets", ""),
+    ("", "secrets", "cloud-credentials"),
+    ("", "secrets", "kinference-tls"),
     ("", "configmaps", ""),
     ("", "nodes", ""),
     ("coordination.k8s.io", "leases", ""),
@@ -121,6 +123,7 @@ const CASES: &[Case] = &[
                 NAMESPACE,
                 &["create coordination.k8s.io/leases", "get,update coordination.k8s.io/leases=bllmp"],
             ),
+            (NAMESPACE, &["list,watch /secrets=cloud-credentials"]),
         ],
     },
 ];

@@ -157,7 +157,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         "a path",
         &["\"\"", "3"],
         // One without the others does not do.
-        &["[tls] cert_file", "[tls] key_file", "[tls] client_ca_file"],
+        &["[tls] cert_file", "[tls] key_file", "[tls] client_ca_file", "[policy] secrets_dir"],
         "",
     ),
     (

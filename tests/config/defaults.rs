@@ -74,6 +74,7 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("policy", "namespace", "-"),
     ("policy", "files", "[]"),
     ("policy", "body_metadata", "[]"),
+    ("policy", "secrets_dir", "-"),
     ("kubernetes", "enabled", "false"),
     ("kubernetes", "namespace", "-"),
     ("kubernetes", "selector", "-"),
@@ -145,6 +146,7 @@ fn the_documentation_has_every_key_with_its_default() {
                 "pool_name",
                 "files",
                 "body_metadata",
+                "secrets_dir",
             ]
             .contains(&key)
     };

@@ -12,6 +12,7 @@ mod kinds;
 mod process;
 mod proxy;
 mod replica;
+mod secrets;
 mod statuses;
 mod watch_outages;
 mod watches;

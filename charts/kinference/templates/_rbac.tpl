@@ -63,6 +63,10 @@ Every rule is due to one feature that `config` enables. docs/kubernetes.md has t
 }}
 {{- $grants = append $grants (dict "feature" "policy" "namespace" ($policy.namespace | default "") "rule" $rule) }}
 {{- end }}
+{{- if and .Values.providers.secrets (not $policy.secrets_dir) }}
+{{- $rule := dict "apiGroups" (list "") "resources" (list "secrets") "resourceNames" .Values.providers.secrets "verbs" $watch }}
+{{- $grants = append $grants (dict "feature" "providers" "namespace" ($policy.namespace | default $own) "rule" $rule) }}
+{{- end }}
 {{- end }}
 
 {{- $lease := $config.leader_election | default dict }}

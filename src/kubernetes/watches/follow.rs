@@ -118,6 +118,7 @@ impl<K: Watchable> Follow<K> {
                 Ok(then) => then,
                 Err(error) => {
                     self.slot.failed(&error);
+                    self.note(&error);
                     sleep(self.after(&error.failure)).await;
                     next.after(&error.failure)
                 }
@@ -300,11 +301,21 @@ impl<K: Watchable> Follow<K> {
         Ok(())
     }
 
+    /// Tells nobody: what there is to see is still nothing.
+    fn note(&self, error: &ApiError) {
+        self.publish.send_if_modified(|shelf| {
+            if !shelf.synced {
+                shelf.why_not = Some(error.to_string().into());
+            }
+            false
+        });
+    }
+
     fn publish(&self, changed: bool) {
         self.publish.send_if_modified(|shelf| {
             let news = changed || !shelf.synced;
             if news {
-                *shelf = Shelf { synced: true, all: self.store.all().into() };
+                *shelf = Shelf { synced: true, all: self.store.all().into(), why_not: None };
             }
             news
         });

@@ -8,11 +8,13 @@ use tokio::sync::watch;
 pub(super) struct Shelf<K> {
     pub(super) synced: bool,
     pub(super) all: Arc<Vec<Arc<K>>>,
+    /// Why they have not been listed yet.
+    pub(super) why_not: Option<Arc<str>>,
 }
 
 impl<K> Default for Shelf<K> {
     fn default() -> Self {
-        Self { synced: false, all: Arc::default() }
+        Self { synced: false, all: Arc::default(), why_not: None }
     }
 }
 
@@ -34,6 +36,11 @@ impl<K> Watched<K> {
     /// All of them have been seen at least once.
     pub fn is_synced(&self) -> bool {
         self.0.borrow().synced
+    }
+
+    /// What keeps them from being seen, if that has failed and none were ever seen. No change of it is told.
+    pub fn why_not(&self) -> Option<Arc<str>> {
+        self.0.borrow().why_not.clone()
     }
 
     /// Waits until they are other than when this returned the last time (at first: than when this was made).
