@@ -35,7 +35,7 @@ test: ## All tests, with the real Envoy, grpcurl, helm and kubectl
 # KINFERENCE_TEST_KUBECONFIG names a cluster to test against, KINFERENCE_TEST_APISERVER a folder with two programs:
 # `start DIR` starts an API server with its state under DIR and prints an admin kubeconfig, `stop DIR` ends it.
 KUBERNETES := binary(token_review) | binary(kubernetes) | binary(kubernetes_discovery) | binary(crds) | binary(charts) \
-	| (binary(e2e) & (test(/^cluster/) | test(/^replicas/) | test(/^polic/)))
+	| (binary(e2e) & (test(/^cluster/) | test(/^replicas/) | test(/^polic/) | test(/^providers/)))
 
 .PHONY: test-kubernetes
 test-kubernetes: ## Only the tests with a real Kubernetes API server

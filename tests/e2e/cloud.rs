@@ -24,6 +24,9 @@ use tokio_rustls::{
     server::TlsStream,
 };
 
+/// What it says that each answer has: more than engines ever say here.
+pub const ANSWER_TOKENS: usize = 10_000;
+
 /// A request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Arrived {
@@ -163,11 +166,11 @@ fn whole(asked: &Value, messages: bool) -> Response {
     let body = if messages {
         json!({"type": "message", "id": "msg_1", "model": asked["model"], "role": "assistant",
             "content": [{"type": "text", "text": "from outside"}],
-            "usage": {"input_tokens": 11, "output_tokens": 3}})
+            "usage": {"input_tokens": 11, "output_tokens": ANSWER_TOKENS}})
     } else {
         json!({"object": "chat.completion", "id": "c1", "model": asked["model"],
             "choices": [{"index": 0, "message": {"role": "assistant", "content": "from outside"}}],
-            "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}})
+            "usage": {"prompt_tokens": 11, "completion_tokens": ANSWER_TOKENS, "total_tokens": 11 + ANSWER_TOKENS}})
     };
     ([("content-type", "application/json")], body.to_string()).into_response()
 }
@@ -178,14 +181,14 @@ fn events(asked: &Value, messages: bool) -> Response {
         vec![
             json!({"type": "message_start", "message": {"model": model, "usage": {"input_tokens": 11}}}),
             json!({"type": "content_block_delta", "delta": {"text": "from outside"}}),
-            json!({"type": "message_delta", "usage": {"output_tokens": 3}}),
+            json!({"type": "message_delta", "usage": {"output_tokens": ANSWER_TOKENS}}),
         ]
     } else {
         let delta = |text: &str| json!({"model": model, "choices": [{"delta": {"content": text}}]});
         vec![delta("from "), delta("outside")]
     };
     if asked["stream_options"]["include_usage"] == true {
-        let usage = json!({"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14});
+        let usage = json!({"prompt_tokens": 11, "completion_tokens": ANSWER_TOKENS, "total_tokens": 11 + ANSWER_TOKENS});
         events.push(json!({"model": model, "choices": [], "usage": usage}));
     }
     let mut lines: Vec<_> = events.iter().map(|event| format!("data: {event}\n\n")).collect();

@@ -24,6 +24,7 @@ mod operators;
 mod outages;
 mod outward;
 mod policies;
+mod providers;
 #[path = "../apiserver/process.rs"]
 mod process;
 #[path = "../../examples/pick/proxy.rs"]

@@ -14,6 +14,7 @@ use crate::{
     stack::{Engine, Envoy, PATIENCE, Router, adapted, all, until},
 };
 
+const POOLS: &[&str] = &["chat", "gate", "nowhere"];
 const POLICIES: &str = include_str!("policies.yaml");
 /// How soon an edit has to be in force.
 const SOON: Duration = Duration::from_secs(1);
@@ -132,11 +133,11 @@ fn envoy(router: &Router) -> String {
         .replace("kinference/local", "kinference/small");
     let text =
         text.replacen("    - name: workerset/local", &format!("{small}    - name: workerset/local"), 1);
-    with_pools(text)
+    with_pools(text, POOLS)
 }
 
-/// With routes that name pools, and a filter that authenticates.
-fn with_pools(text: String) -> String {
+/// With routes that name those pools, and a filter that authenticates.
+pub fn with_pools(text: String, pools: &[&str]) -> String {
     let text = swap(
         text,
         "                          - remove_on_match: { key_matcher: { prefix: x-kinference- } }\n",
@@ -148,7 +149,7 @@ fn with_pools(text: String) -> String {
     let from = text.find("                        - match: { prefix: \"/\" }").unwrap();
     let to = text.find("                http_filters:").unwrap();
     let (route, mut routes) = (text[from..to].to_owned(), String::new());
-    for pool in ["chat", "gate", "nowhere"] {
+    for pool in pools {
         let action = "                          route:\n";
         let matched =
             format!("prefix: \"/\", headers: [{{ name: x-test-pool, string_match: {{ exact: {pool} }} }}]");
@@ -176,11 +177,11 @@ fn swap(text: String, from: &str, to: &str) -> String {
     text.replacen(from, to, 1)
 }
 
-fn header<'r>(response: &'r Response, name: &str) -> &'r str {
+pub fn header<'r>(response: &'r Response, name: &str) -> &'r str {
     response.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }
 
-async fn error(response: Response) -> (u16, String) {
+pub async fn error(response: Response) -> (u16, String) {
     let status = response.status().as_u16();
     let body: Value = response.json().await.unwrap();
     (status, body["error"]["message"].as_str().unwrap_or_default().to_owned())
@@ -304,7 +305,7 @@ async fn the_resources_of_a_cluster_decide() {
     let config = config
         .replace("workerset/local", &format!("workerset/{SET}"))
         .replace("kinference/local", &format!("kinference/{SET}"));
-    let Some(envoy) = Envoy::launch(&with_pools(config)).await else { return };
+    let Some(envoy) = Envoy::launch(&with_pools(config, POOLS)).await else { return };
 
     let client = reqwest::Client::new();
     let asked = async |model: &str| {

@@ -5,9 +5,11 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -88,29 +90,45 @@ pub struct Router {
     process: Process,
     dir: tempfile::TempDir,
     kubeconfig: Option<PathBuf>,
+    log: Arc<Mutex<String>>,
     pub grpc: String,
     pub admin: String,
 }
 
 impl Router {
     pub fn start(engines: &[Engine], extra: &str) -> Self {
-        Self::with(engines, extra, None)
+        Self::with(engines, extra, (None, None))
+    }
+
+    /// One that logs all that can be logged.
+    pub fn talkative(engines: &[Engine], extra: &str) -> Self {
+        Self::with(engines, extra, (None, Some("trace")))
     }
 
     /// In a cluster, without workers of its own.
     pub fn in_cluster(kubeconfig: &Path, extra: &str) -> Self {
-        Self::with(&[], extra, Some(kubeconfig.to_owned()))
+        Self::with(&[], extra, (Some(kubeconfig.to_owned()), None))
     }
 
-    fn with(engines: &[Engine], extra: &str, kubeconfig: Option<PathBuf>) -> Self {
+    fn with(
+        engines: &[Engine],
+        extra: &str,
+        (kubeconfig, log_filter): (Option<PathBuf>, Option<&str>),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let models = dir.path().join("models");
         fs::create_dir(&models).unwrap();
         std::os::unix::fs::symlink(fixture("tokenizer"), models.join("tiny")).unwrap();
         write_workers(dir.path(), engines);
         write_config(dir.path(), ["127.0.0.1:0", "127.0.0.1:0"], extra);
-        let (process, grpc, admin) = launch_router(dir.path(), kubeconfig.as_deref());
-        Self { process, dir, kubeconfig, grpc, admin }
+        let log = Arc::default();
+        let (process, [grpc, admin]) = launch_router((dir.path(), &log), kubeconfig.as_deref(), log_filter);
+        Self { process, dir, kubeconfig, log, grpc, admin }
+    }
+
+    /// All that it has logged.
+    pub fn log(&self) -> String {
+        self.log.lock().clone()
     }
 
     pub fn kill(&mut self) {
@@ -149,7 +167,7 @@ impl Router {
     pub fn restart(&mut self, extra: &str) {
         self.kill();
         write_config(self.dir.path(), [&self.grpc, &self.admin], extra);
-        (self.process, _, _) = launch_router(self.dir.path(), self.kubeconfig.as_deref());
+        (self.process, _) = launch_router((self.dir.path(), &self.log), self.kubeconfig.as_deref(), None);
     }
 
     pub fn set_workers(&self, engines: &[Engine]) {
@@ -228,9 +246,14 @@ fn write_config(dir: &Path, [listen, admin]: [&str; 2], extra: &str) {
     fs::write(dir.join("kinference.toml"), text).unwrap();
 }
 
-fn launch_router(dir: &Path, kubeconfig: Option<&Path>) -> (Process, String, String) {
+fn launch_router(
+    (dir, log): (&Path, &Arc<Mutex<String>>),
+    kubeconfig: Option<&Path>,
+    log_filter: Option<&str>,
+) -> (Process, [String; 2]) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_kinference"))
         .envs(kubeconfig.map(|path| ("KUBECONFIG", path)))
+        .envs(log_filter.map(|filter| ("RUST_LOG", filter)))
         .arg("--config")
         .arg(dir.join("kinference.toml"))
         .args(["--log-format", "json"])
@@ -238,18 +261,23 @@ fn launch_router(dir: &Path, kubeconfig: Option<&Path>) -> (Process, String, Str
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let log = log.clone();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().inspect(move |line| {
+        if let Ok(line) = line {
+            eprintln!("{line}");
+            *log.lock() += &format!("{line}\n");
+        }
+    });
     let bound = lines
         .by_ref()
         .map(|line| line.unwrap())
-        .inspect(|line| eprintln!("{line}"))
         .filter_map(|line| serde_json::from_str::<Value>(&line).ok())
         .find(|line| line["fields"]["message"] == "listening")
         .expect("the server says where it listens");
     // Keep reading, so that the server never blocks on its log.
-    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
     let field = |name: &str| bound["fields"][name].as_str().unwrap().to_owned();
-    (Process(child), field("grpc"), field("admin"))
+    (Process(child), [field("grpc"), field("admin")])
 }
 
 /// Envoy with one of the shipped configurations.
