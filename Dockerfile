@@ -3,6 +3,8 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /build
 COPY . .
+# What `kinference --version` and the metric of the build say it was made from.
+ARG KINFERENCE_COMMIT
 # Compiled dependencies live in the cache mounts: a change of ours compiles only ours.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \

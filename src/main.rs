@@ -8,7 +8,7 @@ use tracing_subscriber::{EnvFilter, fmt, prelude::*, registry};
 
 /// Picks, for every inference request, the engine that will answer it soonest.
 #[derive(Parser)]
-#[command(version)]
+#[command(version = kinference::observe::version())]
 struct Args {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]

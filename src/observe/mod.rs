@@ -3,17 +3,38 @@
 
 mod decisions;
 mod log;
+mod names;
+mod process;
 
-pub use log::{LogFilter, LogFilterError};
+use std::sync::Arc;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector};
+use parking_lot::Mutex;
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector,
+    proto::MetricType,
+};
 
 pub use decisions::{Decisions, Kept};
+pub use log::{LogFilter, LogFilterError};
+pub use names::{NONE, Names, OTHER};
+pub use process::{register as register_process, version};
 
 /// Where metrics are registered and rendered. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Metrics {
     registry: Registry,
+    families: Arc<Mutex<Vec<Family>>>,
+}
+
+/// A metric family that is registered, whether or not it has series yet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Family {
+    /// Its name.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Its labels, in their order.
+    pub labels: Vec<String>,
 }
 
 impl Metrics {
@@ -25,10 +46,21 @@ impl Metrics {
     /// Registers a collector and hands it back. Registering a name twice is a fault of ours: it is logged,
     /// and the second collector counts without being rendered.
     pub fn register<C: Collector + Clone + 'static>(&self, collector: C) -> C {
-        if let Err(error) = self.registry.register(Box::new(collector.clone())) {
+        self.add(collector.clone());
+        collector
+    }
+
+    /// Registers a collector that nobody else needs; a name that is taken as [`Metrics::register`] does.
+    pub fn add(&self, collector: impl Collector + 'static) {
+        self.families.lock().extend(families(&collector));
+        if let Err(error) = self.registry.register(Box::new(collector)) {
             tracing::error!(%error, "a metric is registered twice");
         }
-        collector
+    }
+
+    /// Every family that is registered, in the order in which they were: what `docs/metrics.md` is held to.
+    pub fn families(&self) -> Vec<Family> {
+        self.families.lock().clone()
     }
 
     /// A counter family with those labels.
@@ -63,6 +95,25 @@ impl Metrics {
     }
 }
 
+/// What a collector describes.
+fn families(collector: &impl Collector) -> Vec<Family> {
+    let collected = collector.collect();
+    let kind =
+        |name: &str| match collected.iter().find(|one| one.name() == name).map(|one| one.get_field_type()) {
+            Some(MetricType::COUNTER) => "counter",
+            Some(MetricType::HISTOGRAM) => "histogram",
+            _ => "gauge",
+        };
+    let described = collector.desc().into_iter();
+    described
+        .map(|desc| Family {
+            name: desc.fq_name.clone(),
+            kind: kind(&desc.fq_name),
+            labels: desc.variable_labels.clone(),
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +123,16 @@ mod tests {
         let metrics = Metrics::new();
         metrics.counters("kinference_test_total", "A test.", &["kind"]).with_label_values(&["a"]).inc();
         assert!(metrics.render().contains("kinference_test_total{kind=\"a\"} 1"));
+        metrics.histograms("kinference_test_seconds", "Another.", (&[], &[1.0]));
+        let family = |name: &str, kind, labels: &[&str]| Family {
+            name: name.into(),
+            kind,
+            labels: labels.iter().map(ToString::to_string).collect(),
+        };
+        let both = [
+            family("kinference_test_total", "counter", &["kind"]),
+            family("kinference_test_seconds", "histogram", &[]),
+        ];
+        assert_eq!(metrics.families(), both);
     }
 }

@@ -30,7 +30,7 @@ use output::Outcome;
 #[derive(Parser)]
 #[command(
     name = "kinfctl",
-    version,
+    version = kinference::observe::version(),
     after_help = "Exit codes: 0 fine, 1 problems found or failed, 2 wrong arguments."
 )]
 struct Cli {

@@ -12,7 +12,7 @@ use crate::{
 
 /// An engine stand-in that speaks vLLM 0.32's HTTP, metrics and KV-event protocols.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "vllm-sim", version)]
+#[command(name = "vllm-sim", version = kinference::observe::version())]
 pub struct Args {
     /// Where to serve HTTP; port 0 picks a free one
     #[arg(long, default_value = "127.0.0.1:0")]
