@@ -24,6 +24,7 @@ use anyhow::{Context, anyhow};
 use futures::future::OptionFuture;
 use tokio::{
     net::TcpListener,
+    runtime::Handle,
     signal::unix::{SignalKind, signal},
     sync::watch,
     task::JoinSet,
@@ -38,7 +39,7 @@ use crate::{
     fleet::Registry,
     kubernetes::Release,
     load::LoadTable,
-    observe::{Decisions, LogFilter, Metrics},
+    observe::{self, Decisions, LogFilter, Metrics},
     prompt::{Tokenizers, http_client},
     serve::{self, Tls, tls::TlsFiles},
 };
@@ -129,6 +130,7 @@ impl App {
     /// can't be bound.
     pub async fn build(config: Config, log: LogFilter) -> anyhow::Result<Self> {
         let metrics = Metrics::new();
+        observe::register_process(&metrics, Handle::current().metrics());
         let tls = Tls::load(&config.tls, &metrics).await?;
         let client = http_client(&config.tokenize).context("the HTTP client")?;
         let kubernetes = Kubernetes::build(&config, &metrics).await?;
@@ -171,6 +173,11 @@ impl App {
         self.admin_listener.as_ref().and_then(|l| l.local_addr().ok())
     }
 
+    /// What it registers its metrics with: those of some rooms only once it runs.
+    pub const fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// Runs until `shutdown` is cancelled and what was in flight has ended.
     ///
     /// # Errors
@@ -195,6 +202,7 @@ impl App {
         let services = self.services(pipeline, &mut tasks, &stop_serving);
         let server = serve::Server { services, ready: is_ready, tls };
         let (roster, mut front) = (self.roster(), JoinSet::new());
+        roster.clone().register(&self.metrics);
         front.spawn(server.run(self.listener, stop_serving.clone()));
         if let Some(listener) = self.admin_listener {
             let admin = Admin {

@@ -2,6 +2,8 @@
 //!
 //! One view for the admin endpoint and the native API. Times in milliseconds, shares in 0 to 1.
 
+mod gauges;
+
 use std::sync::{Arc, atomic::Ordering};
 
 use serde::Serialize;
@@ -9,7 +11,7 @@ use serde::Serialize;
 use crate::{
     cache::{BlockCounts, CacheIndex},
     config::Topology,
-    fleet::{Availability, KvState, Member, Registry},
+    fleet::{Availability, KvState, Member, Registry, Snapshot},
     load::{LoadTable, LoadView},
     types::{Degradation, WorkerId},
 };
@@ -84,13 +86,17 @@ pub struct Load {
 impl Roster {
     /// Every worker, ordered by id.
     pub fn workers(&self) -> Vec<WorkerView> {
-        let fleet = self.registry.snapshot();
-        // All at one instant, and no longer under the lock of picks than that takes.
-        let loads: Vec<LoadView> = {
-            let load = self.load.lock();
-            fleet.keys().map(|id| load.view(*id)).collect()
-        };
+        let (fleet, loads) = self.loads();
         fleet.values().zip(loads).map(|(member, view)| self.worker(member, view)).collect()
+    }
+
+    /// The fleet, and the load of each: all at one instant, and no longer under the lock of picks than that takes.
+    fn loads(&self) -> (Snapshot, Vec<LoadView>) {
+        let fleet = self.registry.snapshot();
+        let load = self.load.lock();
+        let loads = fleet.keys().map(|id| load.view(*id)).collect();
+        drop(load);
+        (fleet, loads)
     }
 
     fn worker(&self, member: &Member, view: LoadView) -> WorkerView {

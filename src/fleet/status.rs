@@ -2,13 +2,13 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::Notify;
 
-use crate::types::Degradation;
+use crate::types::{Degradation, Outcome};
 
 /// How far a worker's KV events can be trusted. Written by `ingest`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -30,6 +30,18 @@ pub enum KvState {
 }
 
 impl KvState {
+    /// The metric label.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Replaying => "replaying",
+            Self::Synced => "synced",
+            Self::LiveOnly => "live_only",
+            Self::Disconnected => "disconnected",
+            Self::Evicted(_) => "evicted",
+        }
+    }
+
     /// What a prediction for the worker lacks because of it.
     pub fn lacks(&self) -> Option<Degradation> {
         match self {
@@ -89,6 +101,8 @@ pub struct Status {
     pub missed_scrapes: AtomicU32,
     /// Written by `ingest::models`: failed polls in a row.
     pub missed_models: AtomicU32,
+    /// Written by `pipeline`: requests that it served and that ended, by [`Outcome`].
+    ended: [AtomicU64; Outcome::ALL.len()],
 }
 
 impl Status {
@@ -100,6 +114,19 @@ impl Status {
         } else {
             self.probed().then_some(Turn::Recovered)
         }
+    }
+
+    /// A request that it served ended.
+    pub fn count(&self, outcome: Outcome) {
+        self.ended[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests that it served and that ended, by how. Workers refuse nobody: that is a client's error there.
+    pub fn ended(&self) -> impl Iterator<Item = (Outcome, u64)> {
+        Outcome::ALL
+            .into_iter()
+            .filter(|outcome| *outcome != Outcome::Refused)
+            .map(|outcome| (outcome, self.ended[outcome as usize].load(Ordering::Relaxed)))
     }
 
     /// The engine was reached: response failures are forgotten. Whether they were enough to keep traffic away.
