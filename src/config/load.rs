@@ -24,7 +24,7 @@ impl Config {
         report.done(config)
     }
 
-    /// Reads a configuration file; a feature that is switched on but not built is an error too.
+    /// Reads a configuration file.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -33,8 +33,7 @@ impl Config {
         // Without a working directory relative paths stay as they are.
         let dir = if dir.as_os_str().is_empty() { std::env::current_dir() } else { std::path::absolute(dir) };
         let loaded = read_file(path).and_then(|text| {
-            let (config, mut report) = read_config(&text, &dir.unwrap_or_default());
-            report.extend(config.unsupported());
+            let (config, report) = read_config(&text, &dir.unwrap_or_default());
             report.done(config)
         });
         in_file(loaded, path)

@@ -23,7 +23,6 @@ mod server;
 mod tls;
 mod token_review;
 mod tokenize;
-mod unsupported;
 mod workers_file;
 mod workerset;
 

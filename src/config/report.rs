@@ -69,14 +69,6 @@ pub enum Problem {
         /// The one that was probably meant.
         nearest: Option<String>,
     },
-    /// A feature that is not built yet is switched on.
-    #[error("is {value}, but this version of kinference does not have {feature} yet")]
-    Unsupported {
-        /// The value.
-        value: String,
-        /// The feature in words.
-        feature: String,
-    },
 }
 
 /// Every error of one or several files, and what was ignored in them: often the misspelt key that is missing.
@@ -143,10 +135,6 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn push(&mut self, path: impl Into<String>, problem: Problem) {
         self.errors.push(ConfigError { file: None, path: path.into(), problem });
-    }
-
-    pub(super) fn extend(&mut self, errors: impl IntoIterator<Item = ConfigError>) {
-        self.errors.extend(errors);
     }
 
     /// Takes over what is wrong with another file.

@@ -85,7 +85,7 @@ pub(super) fn choose(
         degraded: asked.subject.degraded.clone(),
         replicated,
     };
-    Ok((Placement::new(pipeline, decision, reserved), words))
+    Ok((Placement::new(pipeline, asked.incoming, decision, reserved), words))
 }
 
 /// The candidates of a field, and what else rules look at.

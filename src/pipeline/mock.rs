@@ -40,7 +40,8 @@ pub(super) fn choose(
         degraded: subject.degraded.clone(),
         replicated: false,
     };
-    Some((Placement::new(pipeline, decision, Reserved::Worker(winner, reservation)), seat.words()))
+    let reserved = Reserved::Worker(winner, reservation);
+    Some((Placement::new(pipeline, incoming, decision, reserved), seat.words()))
 }
 
 /// Whoever else would take the same request.

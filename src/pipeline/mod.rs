@@ -120,7 +120,7 @@ impl Pipeline {
             sticky: Arc::default(),
             policies: Arc::default(),
             secrets: Secrets::default(),
-            metrics: Arc::new(PipelineMetrics::new(metrics)),
+            metrics: Arc::new(PipelineMetrics::new(metrics, &config.metrics.tenant_labels)),
         }
     }
 
@@ -145,7 +145,9 @@ impl Pipeline {
         let asked = (incoming.tenant.as_deref(), only.as_deref());
         let found = pools::named(&policies, incoming).transpose()?;
         let listed = found.and_then(|pool| listing::listing(&pool, asked, shape));
-        listed.as_ref().err().into_iter().for_each(|rejection| self.metrics.rejected(rejection));
+        if let Err(rejection) = &listed {
+            self.metrics.rejected(incoming.tenant.as_ref(), rejection);
+        }
         Some(listed)
     }
 
@@ -158,8 +160,10 @@ impl Pipeline {
         let started = Instant::now();
         let mut clock = Clock::of(&incoming);
         let mut decided = self.run(&mut incoming, started + self.deadline, &mut clock).await;
-        self.metrics.decided(&decided, started.elapsed());
-        let number = self.rooms.decisions.decided(clock.record(&incoming, &decided));
+        let took = started.elapsed();
+        let record = clock.record(&incoming, &decided);
+        self.metrics.decided(incoming.tenant.as_ref(), &decided, (took, &record.stages));
+        let number = self.rooms.decisions.decided(record);
         decided.iter_mut().for_each(|placement| placement.remembered(number));
         decided
     }

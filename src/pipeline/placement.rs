@@ -17,8 +17,8 @@ use crate::{
 };
 
 use super::{
-    Pipeline, Rewrite, Subject,
-    metrics::PipelineMetrics,
+    Incoming, Pipeline, Rewrite, Subject,
+    metrics::{PipelineMetrics, Prediction, Who, workerset},
     sticky::StickyMap,
     wording::{Wordings, Words},
 };
@@ -34,7 +34,7 @@ pub struct Placement {
     /// The name that the client knows the model by, where the engine answers with another: the answer is made to name it.
     pub client_model: Option<Arc<str>>,
     /// Until it has ended.
-    live: Option<Live>,
+    live: Option<Box<Live>>,
 }
 
 /// The load that a placed request puts on who serves it.
@@ -49,7 +49,14 @@ struct Live {
     registry: Arc<Registry>,
     sticky: Arc<StickyMap>,
     metrics: Arc<PipelineMetrics>,
+    who: Who,
+    /// What serves it, as a label.
+    workerset: Arc<str>,
+    /// When the request's head was read.
+    began: Instant,
     decided_at: Instant,
+    /// Whoever serves it is whom the prediction is of.
+    as_picked: bool,
     /// Nobody probes a worker back into service: how requests end is not held against it.
     mock: bool,
     /// Where the decision is remembered, and its number there.
@@ -59,12 +66,21 @@ struct Live {
 }
 
 impl Placement {
-    pub(super) fn new(pipeline: &Pipeline, decision: Decision, reserved: Reserved) -> Self {
+    pub(super) fn new(
+        pipeline: &Pipeline,
+        incoming: &Incoming,
+        decision: Decision,
+        reserved: Reserved,
+    ) -> Self {
         let live = Live {
             reserved,
             registry: pipeline.rooms.registry.clone(),
             sticky: pipeline.sticky.clone(),
             metrics: pipeline.metrics.clone(),
+            who: pipeline.metrics.who(incoming.tenant.as_ref(), decision.model.as_ref()),
+            workerset: workerset(&decision.primary().target),
+            began: incoming.began,
+            as_picked: true,
             decided_at: Instant::now(),
             mock: pipeline.mock,
             decisions: pipeline.rooms.decisions.clone(),
@@ -72,7 +88,7 @@ impl Placement {
             ttft: None,
         };
         let mut placement = Self::unreserved(Arc::new(decision));
-        placement.live = Some(live);
+        placement.live = Some(Box::new(live));
         placement
     }
 
@@ -124,9 +140,12 @@ impl Placement {
         if let Reserved::Worker(member, _) = &live.reserved {
             answered(member);
         }
-        let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
         live.ttft = Some(observed);
-        live.metrics.ttft(predicted, observed);
+        live.metrics.first_token(&live.who, &live.workerset, observed);
+        if live.as_picked && self.decision.prompt_tokens.is_some() {
+            let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
+            live.metrics.predicted(&live.who, &live.workerset, Prediction { predicted, observed });
+        }
     }
 
     /// Who really serves it, as the proxy reports (`ip:port`): the load moves there. The picked worker was
@@ -141,13 +160,15 @@ impl Placement {
         let Some(server) = fleet.values().find(|m| *m.worker.endpoint == *endpoint) else { return };
         reservation.move_to(server.worker.id);
         let unreached = std::mem::replace(member, server.clone());
+        live.workerset = server.worker.set.name.clone();
+        live.as_picked = false;
         live.record(&unreached, true);
         live.metrics.moved();
     }
 
     /// The id of a stored response was seen (`/v1/responses`): later requests naming it stick to the worker.
     pub fn made_response(&mut self, id: &str) {
-        if let Some(Live { reserved: Reserved::Worker(member, _), sticky, .. }) = &self.live {
+        if let Some(Live { reserved: Reserved::Worker(member, _), sticky, .. }) = self.live.as_deref() {
             sticky.put(id, member.worker.id);
         }
     }
@@ -184,8 +205,11 @@ impl Reserved {
 
 impl Live {
     fn ended(&self, outcome: Outcome, usage: Option<Usage>) {
-        self.metrics.ended(outcome, usage);
         let ending = Ending { outcome, ttft: self.ttft, took: self.decided_at.elapsed(), usage };
+        self.metrics.ended(&self.who, &self.workerset, (&ending, self.began.elapsed()));
+        if let Reserved::Worker(member, _) = &self.reserved {
+            member.status.count(outcome);
+        }
         self.decisions.ended(self.number, ending);
     }
 

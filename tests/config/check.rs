@@ -47,9 +47,13 @@ fn what_does_not_do_is_reported_with_exit_code_64() {
     refused(&["k.toml: 1 error", "cannot be read"]);
     fs::write(&config, b"listen = \"\xff\"").unwrap();
     refused(&["line 1, column 11: not UTF-8"]);
-    fs::write(&config, file(&[("", "metrics_poll_ms = 0"), ("[metrics]", "tenant_labels = \"all\"")]))
+    fs::write(&config, file(&[("", "metrics_poll_ms = 0"), ("[metrics]", "tenant_labels = \"some\"")]))
         .unwrap();
-    refused(&["2 errors", "`metrics_poll_ms` is 0", "`metrics.tenant_labels` is \"all\", but this version"]);
+    refused(&[
+        "2 errors",
+        "`metrics_poll_ms` is 0",
+        "`metrics.tenant_labels` is \"some\", but must be \"none\"",
+    ]);
     fs::write(&config, file(&[])).unwrap();
     refused(&["workers.toml: 1 error", "cannot be read"]);
     fs::write(dir.path().join("workers.toml"), "workers = []\nx = 1").unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kinference::config::Config;
+use kinference::config::{Config, TenantLabels};
 
 use crate::{errors, file, parse};
 
@@ -29,24 +29,21 @@ fn worker_sets_come_from_the_file_or_from_kubernetes() {
 }
 
 #[test]
-fn what_is_not_built_yet_is_said_after_validation() {
-    for (section, lines, path) in [
-        ("[metrics]", "tenant_labels = \"all\"", "metrics.tenant_labels"),
-        ("[metrics]", "tenant_labels = [\"a\"]", "metrics.tenant_labels"),
-    ] {
-        let (config, _) = parse(&file(&[(section, lines)])).unwrap();
-        let found = config.unsupported();
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].path, path);
-        assert!(found[0].to_string().contains("this version"), "{}", found[0]);
-        let again = parse(&config.effective()).unwrap().0;
-        assert_eq!(again, config, "{section} prints back");
+fn tenant_labels_are_a_word_or_a_list() {
+    let read = |value: &str| {
+        let (config, _) = parse(&file(&[("[metrics]", &format!("tenant_labels = {value}"))])).unwrap();
+        assert_eq!(parse(&config.effective()).unwrap().0, config, "{value} prints back");
+        config.metrics.tenant_labels
+    };
+    assert_eq!(parse(&file(&[])).unwrap().0.metrics.tenant_labels, TenantLabels::None);
+    assert_eq!([read("\"none\""), read("[]")], [TenantLabels::None, TenantLabels::None]);
+    assert_eq!(read("\"all\""), TenantLabels::All);
+    assert_eq!(read("[\"a\", \"none\"]"), TenantLabels::Only(vec!["a".into(), "none".into()]));
+    for wrong in ["\"some\"", "true", "7", "[1]", "[\"\"]", "{}"] {
+        let found = errors(&file(&[("[metrics]", &format!("tenant_labels = {wrong}"))]));
+        assert_eq!(found[0].0, "metrics.tenant_labels", "{wrong}");
+        assert!(found[0].1.contains("\"none\", \"all\" or a list of tenant names"), "{found:?}");
     }
-    for built in ["[token_review]", "[rate_limit]", "[kubernetes]", "[leader_election]", "[policy]"] {
-        assert_eq!(parse(&file(&[(built, "enabled = true")])).unwrap().0.unsupported(), []);
-    }
-    assert_eq!(parse(&file(&[])).unwrap().0.unsupported(), []);
-    assert_eq!(parse(&file(&[("[metrics]", "tenant_labels = []")])).unwrap().0.unsupported(), []);
 }
 
 #[test]

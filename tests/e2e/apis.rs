@@ -22,9 +22,9 @@ async fn chat_whole_and_streamed() {
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     assert!(text.contains("\"completion_tokens\":5"), "{text}");
     stack.until_idle().await;
-    assert_eq!(stack.router.metric("kinference_ttft_seconds_count{source=\"observed\"}").await, 1.0);
-    assert_eq!(stack.router.metric("kinference_tokens_total{kind=\"output\"}").await, 9.0);
-    assert_eq!(stack.router.metric("kinference_decisions_total{basis=\"prompt\"}").await, 2.0);
+    assert_eq!(stack.router.metric("kinference_ttft_seconds_count").await, 1.0);
+    assert_eq!(stack.router.metric("kinference_tokens_total{kind=\"output\"").await, 9.0);
+    assert_eq!(stack.router.metric("kinference_decisions_total{basis=\"prompt\"").await, 2.0);
 }
 
 #[tokio::test]
@@ -45,7 +45,10 @@ async fn completions_and_what_is_no_inference() {
     assert_eq!(models["data"][0]["id"], "tiny");
     stack.until_idle().await;
     assert_eq!(
-        stack.router.metric("kinference_decisions_degraded_total{reason=\"not_inference\"}").await,
+        stack
+            .router
+            .metric("kinference_decisions_degraded_total{model=\"_none\",reason=\"not_inference\"")
+            .await,
         1.0
     );
 }

@@ -119,6 +119,6 @@ async fn an_aborted_client_leaves_no_load() {
     assert_eq!(response.status(), 200);
     drop(response);
     stack.until_idle().await;
-    let cancelled = "kinference_requests_total{outcome=\"cancelled\"}";
+    let cancelled = "kinference_requests_total{model=\"tiny\",outcome=\"cancelled\"";
     assert_eq!(stack.router.metric(cancelled).await, 1.0);
 }

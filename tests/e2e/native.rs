@@ -61,10 +61,10 @@ async fn the_example_proxies_and_tells() {
     let counted = [
         ("kinference_picker_events_total{event=\"ended\"}", 3.0),
         ("kinference_picker_events_total{event=\"first_token\"}", 1.0),
-        ("kinference_ttft_seconds_count{source=\"observed\"}", 1.0),
-        ("kinference_requests_total{outcome=\"completed\"}", 3.0),
-        ("kinference_tokens_total{kind=\"output\"}", 15.0),
-        ("kinference_decisions_total{basis=\"prompt\"}", 3.0),
+        ("kinference_ttft_seconds_count", 1.0),
+        ("kinference_requests_total{model=\"tiny\",outcome=\"completed\"", 3.0),
+        ("kinference_tokens_total{kind=\"output\"", 15.0),
+        ("kinference_decisions_total{basis=\"prompt\"", 3.0),
         ("kinference_body_held_bytes", 0.0),
         ("kinference_picker_picks_held", 0.0),
     ];

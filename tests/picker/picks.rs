@@ -73,7 +73,9 @@ async fn an_unobserved_prefill_drains_and_a_word_keeps_a_pick() {
     door.observe(&told.pick_id, completed("")).unwrap();
     assert_eq!(door.in_flight(), 0);
     assert!(
-        door.has_counted("kinference_ttft_seconds_count{source=\"observed\"} 1"),
+        door.has_counted(
+            "kinference_ttft_seconds_count{model=\"tokenizer\",tenant=\"_none\",workerset=\"s\"} 1"
+        ),
         "told twice, counted once"
     );
 }
@@ -97,9 +99,12 @@ async fn ends_are_idempotent_and_remembered_for_a_while() {
         }
     }
     for outcome in ["completed", "failed", "cancelled"] {
-        assert!(door.has_counted(&format!("kinference_requests_total{{outcome=\"{outcome}\"}} 1")));
+        let labels = format!(r#"model="{MODEL}",outcome="{outcome}",tenant="_none",workerset="s""#);
+        assert!(door.has_counted(&format!("kinference_requests_total{{{labels}}} 1")));
     }
-    assert!(door.has_counted("kinference_tokens_total{kind=\"output\"} 3"));
+    assert!(door.has_counted(
+        "kinference_tokens_total{kind=\"output\",model=\"tokenizer\",tenant=\"_none\",workerset=\"s\"} 3"
+    ));
     assert!(door.has_counted("kinference_picker_events_total{event=\"after_end\"} 12"));
 }
 

@@ -64,7 +64,11 @@ async fn without_a_pool_or_policies_the_engines_are_asked() {
     let gone = Incoming { pool: Some("gone".into()), ..lists("/v1/models", None) };
     let refused = site.pipeline.models(&gone, ErrorShape::OpenAi).unwrap().unwrap_err();
     assert_eq!(refused.kind, ErrorKind::PoolNotFound);
-    assert!(site.metrics.render().contains("kinference_rejections_total{kind=\"pool_not_found\"} 1"));
+    assert!(
+        site.metrics
+            .render()
+            .contains("kinference_rejections_total{kind=\"pool_not_found\",tenant=\"_none\"} 1")
+    );
     site.pipeline.policies().store(None);
     assert!(site.pipeline.models(&lists("/v1/models", None), ErrorShape::OpenAi).is_none());
 }

@@ -50,10 +50,10 @@ async fn only_failures_in_a_row_count_against_a_worker() {
     assert!(site.member(1).failing());
     let text = site.metrics.render();
     for line in [
-        "kinference_requests_total{outcome=\"failed\"} 5",
-        "kinference_requests_total{outcome=\"cancelled\"} 8",
-        "kinference_tokens_total{kind=\"cached_prompt\"} 48",
-        "kinference_tokens_total{kind=\"uncached_prompt\"} 16",
+        r#"kinference_requests_total{model="tokenizer",outcome="failed",tenant="_none",workerset="s"} 5"#,
+        r#"kinference_requests_total{model="tokenizer",outcome="cancelled",tenant="_none",workerset="s"} 8"#,
+        r#"kinference_tokens_total{kind="cached_prompt",model="tokenizer",tenant="_none",workerset="s"} 48"#,
+        r#"kinference_tokens_total{kind="uncached_prompt",model="tokenizer",tenant="_none",workerset="s"} 16"#,
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

@@ -31,7 +31,11 @@ async fn what_the_client_got_wrong_is_said() {
     assert_eq!(site.refused(Incoming { body: IncomingBody::Empty, ..chat() }).await, ErrorKind::BadRequest);
     let named = site.refusal(completion(r#"{"model":"gone","prompt":"x"}"#)).await;
     assert!(named.message.contains("`gone`"), "{}", named.message);
-    assert!(site.metrics.render().contains("kinference_rejections_total{kind=\"model_not_found\"} 2"));
+    assert!(
+        site.metrics
+            .render()
+            .contains("kinference_rejections_total{kind=\"model_not_found\",tenant=\"_none\"} 2")
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,7 +113,9 @@ async fn a_rejection_has_the_status_and_the_words_of_its_rule() {
     assert_eq!(ruled.decided_by().unwrap().name(), "rules/local");
     let step = &ruled.rules[0].steps[0];
     assert_eq!((step.effect, step.removed.len()), (StepEffect::WouldEmpty, 4));
-    assert!(site.metrics.render().contains("kinference_rejections_total{kind=\"policy\"} 1"));
+    assert!(
+        site.metrics.render().contains("kinference_rejections_total{kind=\"policy\",tenant=\"_none\"} 1")
+    );
     assert_eq!([1, 2, 3, 4].map(|id| site.in_flight(id)), [0; 4]);
     assert_ne!(refused.kind, ErrorKind::NoWorker);
 }
