@@ -234,7 +234,7 @@ async fn a_duplex_request_goes_there_and_back() {
     drop(send);
     assert!(next(&mut answers).await.is_none());
     until(&running.metrics, "kinference_ext_proc_streams_total{end=\"completed\"} 1").await;
-    until(&running.metrics, "kinference_ext_proc_streams_open 0").await;
+    until(&running.metrics, "kinference_ext_proc_open_streams 0").await;
 }
 
 #[tokio::test]
@@ -282,7 +282,7 @@ async fn bursts_of_resets_leave_nothing_behind_and_other_streams_alone() {
     }
     let ended = BURSTS * STREAMS;
     until(&running.metrics, &format!("kinference_ext_proc_streams_total{{end=\"cancelled\"}} {ended}")).await;
-    until(&running.metrics, "kinference_ext_proc_streams_open 1").await;
+    until(&running.metrics, "kinference_ext_proc_open_streams 1").await;
     send.send(post(Some(BodySendMode::Streamed), &[])).await.unwrap();
     assert!(matches!(next(&mut answers).await.unwrap().response, Some(Response::RequestHeaders(_))));
 }

@@ -71,6 +71,7 @@ impl StaticFile {
             tracing::warn!(file = %self.path.display(), "{warning}");
         }
         self.applied = Some(text);
+        self.fleet.file_read(true);
         Ok(())
     }
 }
@@ -86,6 +87,7 @@ impl FromFiles for StaticFile {
 
     fn refused(&self, why: &str) {
         self.fleet.refused();
+        self.fleet.file_read(false);
         tracing::error!(workerset = %self.set.name, error = why, "the workers file can't be used: the fleet stays as it is");
     }
 }

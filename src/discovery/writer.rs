@@ -21,6 +21,7 @@ use crate::{
 pub struct FleetWriter {
     registry: Arc<Registry>,
     changes: IntCounterVec,
+    files: IntCounterVec,
     /// The sets whose engines are found, by name. Its lock makes writers wait for each other.
     found: Arc<Mutex<BTreeMap<Arc<str>, FoundSet>>>,
 }
@@ -40,7 +41,12 @@ impl FleetWriter {
             "Workers added and removed by discovery, and descriptions of worker sets that were refused.",
             &["change"],
         );
-        Self { registry, changes, found: Arc::default() }
+        let files = metrics.counters(
+            "kinference_workers_file_reloads_total",
+            "Workers files that were taken over, at the start and when they changed, and those that could not be used.",
+            &["outcome"],
+        );
+        Self { registry, changes, files, found: Arc::default() }
     }
 
     /// Makes the listed `workers` the members of `set`.
@@ -101,6 +107,11 @@ impl FleetWriter {
         let events = self.registry.replace_set(&name, workers)?;
         self.tell(&name, &events);
         Ok(())
+    }
+
+    /// A workers file was read anew.
+    pub(super) fn file_read(&self, applied: bool) {
+        self.files.with_label_values(&[if applied { "applied" } else { "refused" }]).inc();
     }
 
     /// A description of a worker set could not be used.

@@ -35,11 +35,17 @@ impl BodyBudget {
     pub fn new(limits: BodyLimits, metrics: &Metrics) -> Arc<Self> {
         let gauge = metrics.gauges("kinference_body_held_bytes", "Bytes of request bodies held.", &[]);
         let rejected = metrics.counters(
-            "kinference_body_rejected_total",
+            "kinference_body_rejections_total",
             "Request bodies turned away by a cap, by error kind.",
             &["kind"],
         );
         let gauge = gauge.with_label_values::<&str>(&[]);
+        let limit = metrics.gauges(
+            "kinference_body_limit_bytes",
+            "The most bytes of request bodies that may be held.",
+            &[],
+        );
+        limit.with_label_values::<&str>(&[]).set(i64::try_from(limits.total_bytes).unwrap_or(i64::MAX));
         Arc::new(Self { limits, held: AtomicUsize::new(0), gauge, rejected })
     }
 

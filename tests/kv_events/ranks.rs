@@ -114,7 +114,7 @@ async fn a_wrong_block_size_on_one_rank_evicts_the_worker() {
     let words = tokio::time::timeout(DEADLINE, ended).await.unwrap();
     assert!(words.contains("rank 1") && words.contains("8 tokens") && words.contains("is 4"), "{words}");
     assert!(router.is(&KvState::Evicted(words), 0), "the blocks of the other rank go, too");
-    assert_eq!(router.counted("kinference_kv_evictions_total"), 1);
+    assert_eq!(router.counted("kinference_kv_evictions_total{reason=\"block_size\"}"), 1);
 }
 
 #[tokio::test]

@@ -163,7 +163,7 @@ async fn another_block_size_evicts() {
     assert!(words.contains("8 tokens") && words.contains("is 4"), "{words}");
     assert!(router.is(&KvState::Evicted(words.clone()), 0));
     assert!(router.member.status.is_evicted());
-    assert_eq!(router.counted("kinference_kv_evictions_total"), 1);
+    assert_eq!(router.counted("kinference_kv_evictions_total{reason=\"block_size\"}"), 1);
 }
 
 #[tokio::test]

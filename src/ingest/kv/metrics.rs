@@ -42,8 +42,7 @@ pub struct KvMetrics {
     pub gaps: IntCounter,
     /// Engines that began to count anew while we listened.
     pub restarts: IntCounter,
-    /// Workers evicted for their block size.
-    pub evictions: IntCounter,
+    evictions: IntCounterVec,
     skipped: IntCounterVec,
     replays: IntCounterVec,
     asks: IntCounterVec,
@@ -58,7 +57,11 @@ impl KvMetrics {
             undecodable: one("kinference_kv_undecodable_total", "KV-event messages that could not be read."),
             gaps: one("kinference_kv_gaps_total", "Holes found in the numbers of live KV events."),
             restarts: one("kinference_kv_restarts_total", "Engines seen to number KV events anew."),
-            evictions: one("kinference_kv_evictions_total", "Workers evicted for their KV block size."),
+            evictions: metrics.counters(
+                "kinference_kv_evictions_total",
+                "Workers evicted for what their KV events say, by reason.",
+                &["reason"],
+            ),
             skipped: metrics.counters(
                 "kinference_kv_events_skipped_total",
                 "KV events not read.",
@@ -76,6 +79,11 @@ impl KvMetrics {
             own.skipped.with_label_values(&[reason.label()]);
         }
         own
+    }
+
+    /// A worker publishes blocks of another size than its worker set's.
+    pub fn evicted_for_block_size(&self) {
+        self.evictions.with_label_values(&["block_size"]).inc();
     }
 
     /// An event could not be read.

@@ -94,7 +94,7 @@ impl Follower {
     /// One rank is enough: requests reach any of them.
     fn evict(&self, member: &Member, board: &Board, evicted: &Evicted) {
         self.index.remove_worker(member.worker.id);
-        self.metrics.evictions.inc();
+        self.metrics.evicted_for_block_size();
         let worker = &member.worker.name;
         tracing::error!(%worker, reason = evicted.0, "EVICTED: no traffic for it until it is discovered anew");
         board.evict(&evicted.0);

@@ -23,7 +23,11 @@ impl Stats {
     pub fn new(metrics: &Metrics) -> Self {
         let variant = &["variant"];
         Self {
-            streams: metrics.gauges("kinference_eds_streams", "Open endpoint discovery streams.", variant),
+            streams: metrics.gauges(
+                "kinference_eds_open_streams",
+                "Open endpoint discovery streams.",
+                variant,
+            ),
             responses: metrics.counters(
                 "kinference_eds_responses_total",
                 "Endpoint assignments sent to proxies.",

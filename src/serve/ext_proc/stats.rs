@@ -70,7 +70,7 @@ impl Stats {
             "Bodies that went on with another name of the model than they should have.",
             &["reason"],
         );
-        let open = metrics.gauges("kinference_ext_proc_streams_open", "Streams open now.", &[]);
+        let open = metrics.gauges("kinference_ext_proc_open_streams", "Streams open now.", &[]);
         // All are shown from the start.
         ErrorKind::ALL.iter().for_each(|kind| drop(rejections.with_label_values(&[kind.label()])));
         Self {
@@ -133,6 +133,6 @@ mod tests {
         let text = metrics.render();
         assert!(text.contains("kinference_ext_proc_streams_total{end=\"rejected\"} 1"), "{text}");
         assert!(text.contains("kinference_ext_proc_rejections_total{kind=\"no_worker\"} 1"), "{text}");
-        assert!(text.contains("kinference_ext_proc_streams_open 0"), "{text}");
+        assert!(text.contains("kinference_ext_proc_open_streams 0"), "{text}");
     }
 }
