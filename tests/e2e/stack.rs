@@ -235,9 +235,14 @@ fn replace(path: &Path, text: &str) {
 }
 
 fn write_config(dir: &Path, [listen, admin]: [&str; 2], extra: &str) {
+    // A test may bring a profile of its own.
+    let profile = match extra.contains("[[profile]]") {
+        true => "",
+        false => "[[profile]]\nname = \"p\"\ntokenize.mode = \"local\"\npicker.seed = 7\n",
+    };
     let text = format!(
         "listen = \"{listen}\"\nadmin_listen = \"{admin}\"\nmetrics_poll_ms = 200\nmodels_refresh_secs = 1\n{extra}\n\
-         [[profile]]\nname = \"p\"\ntokenize.mode = \"local\"\npicker.seed = 7\n\
+         {profile}\
          [[workerset]]\nname = \"local\"\nprofile = \"p\"\nkv_block_size = 16\n\
          [workerset.discovery]\nmode = \"static\"\nworkers_file = \"workers.toml\"\n\
          [tokenize]\nlocal.mount_dir = \"{}\"\n",
