@@ -207,6 +207,7 @@ impl App {
         if let Some(listener) = self.admin_listener {
             let admin = Admin {
                 roster,
+                decisions: self.decisions,
                 metrics: self.metrics,
                 mock_mode: self.config.mock_mode,
                 draining: draining.clone(),

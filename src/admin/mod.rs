@@ -1,5 +1,7 @@
-//! HTTP for operators on `admin_listen`: `/metrics`, `/readyz`, `/livez`, `/api/fleet`, and the changes of `writes`.
+//! HTTP for operators on `admin_listen`: `/metrics`, `/readyz`, `/livez`, `/api/fleet`, `/api/decisions`, and the changes of
+//! `writes`.
 
+mod decisions;
 mod guard;
 mod writes;
 
@@ -28,7 +30,7 @@ pub use writes::{Cordon, Logged, Refused};
 use crate::{
     fleet::{Besides, Readiness, readiness},
     kubernetes::{WatchReport, WatchState, Watches},
-    observe::{LogFilter, Metrics},
+    observe::{Decisions, LogFilter, Metrics},
     roster::Roster,
 };
 
@@ -36,6 +38,8 @@ use crate::{
 pub struct Admin {
     /// The fleet.
     pub roster: Roster,
+    /// The latest decisions.
+    pub decisions: Arc<Decisions>,
     /// Everything registered.
     pub metrics: Metrics,
     /// Whether workers answer without ingest.
@@ -71,6 +75,8 @@ pub async fn run(listener: TcpListener, admin: Admin) -> std::io::Result<Infalli
         .route("/readyz", get(readyz))
         .route("/livez", get(|| async { Json(serde_json::json!({"alive": true})) }))
         .route("/api/fleet", get(fleet_snapshot))
+        .route("/api/decisions", get(decisions::latest))
+        .route("/api/decisions/{*request_id}", get(decisions::of_request))
         .merge(writes::routes())
         .with_state(Arc::new(admin));
     axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?;

@@ -2,11 +2,11 @@
 //!
 //! Invariant: bounded by number and by the candidates that they hold, whatever the size of the fleet.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::types::{Ending, Record};
+use crate::types::{Ending, Record, brief};
 
 /// Decisions that are kept.
 const MOST: usize = 1000;
@@ -22,6 +22,15 @@ pub struct Kept {
     pub record: Arc<Record>,
     /// How the request ended, once it has.
     pub ending: Option<Ending>,
+}
+
+/// How far back the kept decisions reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// How many there are.
+    pub kept: usize,
+    /// When the request of the oldest came.
+    pub oldest: Option<SystemTime>,
 }
 
 /// The latest decisions.
@@ -71,9 +80,15 @@ impl Decisions {
         newer
     }
 
+    /// How far back it reaches.
+    pub fn reach(&self) -> Reach {
+        let ring = self.ring.lock();
+        Reach { kept: ring.kept.len(), oldest: ring.kept.front().map(|kept| kept.record.at) }
+    }
+
     /// The latest decisions over requests of that id, newest first.
     pub fn of_request(&self, id: &str) -> Vec<Kept> {
-        let ring = self.ring.lock();
+        let (id, ring) = (brief(id), self.ring.lock());
         ring.kept.iter().rev().filter(|kept| *kept.record.request_id == *id).cloned().collect()
     }
 }
@@ -100,6 +115,7 @@ mod tests {
             tags: Vec::new(),
             pool: None,
             call: "chat_completions",
+            model: None,
             traceparent: None,
             stages: Stages::default(),
             took: Duration::ZERO,
@@ -122,6 +138,7 @@ mod tests {
         assert_eq!(last, [1004, 1005]);
         let found: Vec<_> = decisions.of_request("r1").iter().take(2).map(|kept| kept.seq).collect();
         assert_eq!(found, [1004, 1001]);
+        assert_eq!(decisions.reach(), Reach { kept: MOST, oldest: Some(SystemTime::UNIX_EPOCH) });
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod decisions;
 mod log;
 mod names;
 mod process;
+mod shown;
 
 use std::sync::Arc;
 
@@ -14,10 +15,11 @@ use prometheus::{
     proto::MetricType,
 };
 
-pub use decisions::{Decisions, Kept};
+pub use decisions::{Decisions, Kept, Reach};
 pub use log::{LogFilter, LogFilterError};
 pub use names::{NONE, Names, OTHER};
 pub use process::{register as register_process, version};
+pub use shown::{Shown, ShownKept, shown_time};
 
 /// Where metrics are registered and rendered. Cheap to clone.
 #[derive(Clone, Default)]

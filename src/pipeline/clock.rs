@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::types::{Record, Rejection, Stage, Stages, Took};
+use crate::types::{Record, Rejection, Stage, Stages, Took, TraceParent};
 
 use super::{Incoming, Placement};
 
@@ -15,12 +15,13 @@ use super::{Incoming, Placement};
 pub(super) struct Clock {
     began: Instant,
     stages: Stages,
+    model: Option<Arc<str>>,
 }
 
 impl Clock {
     /// Of a request whose body is there, if it is to be waited for.
     pub fn of(incoming: &Incoming) -> Self {
-        let mut clock = Self { began: incoming.began, stages: Stages::default() };
+        let mut clock = Self { began: incoming.began, stages: Stages::default(), model: None };
         clock.passed(Stage::Buffer, incoming.began);
         clock
     }
@@ -35,6 +36,11 @@ impl Clock {
         self.stages.add(stage, Took { from: began.saturating_duration_since(self.began), took });
     }
 
+    /// The request asks for that model.
+    pub fn asks_for(&mut self, model: Option<Arc<str>>) {
+        self.model = model;
+    }
+
     /// Runs a part of a stage.
     pub fn during<T>(&mut self, stage: Stage, run: impl FnOnce() -> T) -> T {
         let began = Instant::now();
@@ -47,13 +53,17 @@ impl Clock {
     pub fn record(self, incoming: &Incoming, decided: &Result<Placement, Rejection>) -> Record {
         let took = self.began.elapsed();
         Record {
-            at: SystemTime::now().checked_sub(took).unwrap_or(SystemTime::UNIX_EPOCH),
+            at: SystemTime::now()
+                .checked_sub(took)
+                .unwrap_or(SystemTime::UNIX_EPOCH)
+                .max(SystemTime::UNIX_EPOCH),
             request_id: incoming.request_id.clone(),
             tenant: incoming.tenant.clone(),
             tags: incoming.tags.clone(),
             pool: incoming.pool.clone(),
             call: incoming.kind.label(),
-            traceparent: incoming.traceparent.clone(),
+            model: self.model,
+            traceparent: incoming.traceparent.as_deref().and_then(TraceParent::parse),
             stages: self.stages,
             took,
             decided: match decided {
@@ -61,5 +71,6 @@ impl Clock {
                 Err(rejection) => Err(Arc::new(rejection.clone())),
             },
         }
+        .brief()
     }
 }

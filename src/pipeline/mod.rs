@@ -194,6 +194,7 @@ impl Pipeline {
         if policies.is_some() {
             incoming.adopt(&mut subject.declared, self.body_metadata);
         }
+        clock.asks_for(subject.model.clone());
         let pool = self.pool(policies.as_deref(), incoming, &subject)?;
         let mut field = match &pool {
             Some(pool) => self.field_of(pool, (incoming, &subject)),

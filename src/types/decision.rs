@@ -206,6 +206,11 @@ impl Decision {
         &self.candidates[self.chosen]
     }
 
+    /// What it was made without: as a whole, and of the chosen candidate.
+    pub fn lacks(&self) -> impl Iterator<Item = Degradation> {
+        self.degraded.iter().chain(&self.primary().degraded).copied()
+    }
+
     /// The workers to send it to: the chosen one, then the fallbacks. None where a provider is chosen.
     pub fn workers(&self) -> impl Iterator<Item = &WorkerTarget> {
         let chosen = [self.chosen].into_iter().filter(|i| self.candidates[*i].target.worker().is_some());

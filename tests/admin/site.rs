@@ -58,6 +58,7 @@ impl Site {
             draining: Arc::default(),
             policies_known: Arc::new(true.into()),
             reaches_providers: Arc::default(),
+            decisions: Arc::default(),
             watches: None,
             log,
         };

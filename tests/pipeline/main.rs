@@ -16,6 +16,7 @@ mod records;
 mod refusal;
 mod rules;
 mod samples;
+mod shown;
 mod site;
 mod tokens;
 mod warmup;
