@@ -39,7 +39,7 @@ use crate::{
     fleet::Registry,
     kubernetes::Release,
     load::LoadTable,
-    observe::{self, Decisions, LogFilter, Metrics},
+    observe::{self, Decisions, LogFilter, LogWriter, Metrics},
     prompt::{Tokenizers, http_client},
     serve::{self, Tls, tls::TlsFiles},
 };
@@ -53,6 +53,9 @@ pub const DEFAULT_LOG: &str = "info,zeromq=warn,kube_client=off";
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long `/readyz` says no before new streams are refused, so that proxies notice.
 const NOT_READY: Duration = Duration::from_millis(500);
+
+/// How long the last decisions may take to be written down.
+const FLUSH: Duration = Duration::from_secs(2);
 
 type Task = anyhow::Result<Infallible>;
 
@@ -115,6 +118,7 @@ pub struct App {
     load: Arc<LoadTable>,
     tokenizers: Arc<Tokenizers>,
     decisions: Arc<Decisions>,
+    decision_log: Option<LogWriter>,
     client: reqwest::Client,
     tls: Option<(Tls, TlsFiles)>,
     kubernetes: Option<Kubernetes>,
@@ -135,6 +139,8 @@ impl App {
         let client = http_client(&config.tokenize).context("the HTTP client")?;
         let kubernetes = Kubernetes::build(&config, &metrics).await?;
         let optional = Optional::build(&config, &metrics, kubernetes.as_ref().map(|k| &k.client));
+        let (log, decision_log) = tasks::decision_log(&config.decision_log, &metrics).unzip();
+        let decisions = Arc::new(Decisions::new(log));
         let listener = bind(config.listen).await?;
         let admin_listener = match config.admin_listen {
             Some(addr) => Some(bind(addr).await?),
@@ -142,7 +148,8 @@ impl App {
         };
         Ok(Self {
             registry: Arc::default(),
-            decisions: Arc::default(),
+            decisions,
+            decision_log,
             index: CacheIndex::new(&metrics),
             load: LoadTable::new(config.metrics_poll, &metrics),
             tokenizers: Tokenizers::new(config.tokenize.clone(), client.clone(), &metrics),
@@ -201,7 +208,7 @@ impl App {
         self.say_where(tls.as_ref())?;
         let services = self.services(pipeline, &mut tasks, &stop_serving);
         let server = serve::Server { services, ready: is_ready, tls };
-        let (roster, mut front) = (self.roster(), JoinSet::new());
+        let (roster, mut front, decisions) = (self.roster(), JoinSet::new(), self.decisions.clone());
         roster.clone().register(&self.metrics);
         front.spawn(server.run(self.listener, stop_serving.clone()));
         if let Some(listener) = self.admin_listener {
@@ -229,6 +236,9 @@ impl App {
         draining.store(true, Ordering::Relaxed);
         let given_up = OptionFuture::from(release.map(Release::give_up));
         tokio::join!(drain(&stop_serving, &mut front), given_up);
+        if !decisions.flush(FLUSH).await {
+            tracing::warn!("the last decisions are not in the decision log");
+        }
         Ok(())
     }
 

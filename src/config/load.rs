@@ -47,6 +47,7 @@ impl Config {
         }
         self.tls.resolve(dir);
         self.policy.resolve(dir);
+        self.decision_log.resolve(dir);
         self.tokenize.mount_dir = self.tokenize.mount_dir.take().map(|mount| dir.join(mount));
     }
 }

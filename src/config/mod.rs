@@ -5,6 +5,7 @@
 
 mod address;
 mod checks;
+mod decision_log;
 mod effective;
 mod ext_proc;
 mod keys;
@@ -26,6 +27,7 @@ mod tokenize;
 mod workers_file;
 mod workerset;
 
+pub use decision_log::{DecisionLogConfig, DecisionOutput};
 pub use ext_proc::ExtProcConfig;
 pub use kubernetes::KubernetesConfig;
 pub use leader_election::LeaderElectionConfig;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    ExtProcConfig, KubernetesConfig, LeaderElectionConfig, MetricsConfig, PolicyConfig, Profile,
-    RateLimitConfig, TlsConfig, TokenReviewConfig, TokenizeConfig, WorkerSetConfig,
+    DecisionLogConfig, ExtProcConfig, KubernetesConfig, LeaderElectionConfig, MetricsConfig, PolicyConfig,
+    Profile, RateLimitConfig, TlsConfig, TokenReviewConfig, TokenizeConfig, WorkerSetConfig,
     address::Bind,
     keys::Keys,
     kind::{Bool, Kib, MILLIS, SECS, count},
@@ -46,6 +46,8 @@ pub struct Config {
     pub ext_proc: ExtProcConfig,
     /// `[metrics]`
     pub metrics: MetricsConfig,
+    /// `[decision_log]`
+    pub decision_log: DecisionLogConfig,
     /// `[policy]`
     pub policy: PolicyConfig,
     /// `[kubernetes]`
@@ -77,6 +79,7 @@ impl Config {
             tls: TlsConfig::default(),
             ext_proc: ExtProcConfig::default(),
             metrics: MetricsConfig::default(),
+            decision_log: DecisionLogConfig::default(),
             policy: PolicyConfig::default(),
             kubernetes: KubernetesConfig::default(),
             token_review: TokenReviewConfig::default(),
@@ -99,6 +102,7 @@ impl Config {
         keys.section("ext_proc", |keys| self.ext_proc.keys(keys));
         keys.section("tokenize", |keys| self.tokenize.keys(keys));
         keys.section("metrics", |keys| self.metrics.keys(keys));
+        keys.section("decision_log", |keys| self.decision_log.keys(keys));
         keys.section("policy", |keys| self.policy.keys(keys));
         keys.section("kubernetes", |keys| self.kubernetes.keys(keys));
         keys.section("token_review", |keys| self.token_review.keys(keys));

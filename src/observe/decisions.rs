@@ -1,12 +1,19 @@
-//! The latest decisions, in memory: for the dashboard and for whoever asks why a request went where it did.
+//! Where decisions are told: the latest stay in memory, for the dashboard and for whoever asks why a request went where
+//! it did; the log gets them too.
 //!
 //! Invariant: bounded by number and by the candidates that they hold, whatever the size of the fleet.
 
-use std::{collections::VecDeque, sync::Arc, time::SystemTime};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use parking_lot::Mutex;
 
 use crate::types::{Ending, Record, brief};
+
+use super::DecisionLog;
 
 /// Decisions that are kept.
 const MOST: usize = 1000;
@@ -33,10 +40,11 @@ pub struct Reach {
     pub oldest: Option<SystemTime>,
 }
 
-/// The latest decisions.
-#[derive(Debug, Default)]
+/// Where decisions are told. By default they are only remembered.
+#[derive(Default)]
 pub struct Decisions {
     ring: Mutex<Ring>,
+    log: Option<DecisionLog>,
 }
 
 #[derive(Debug, Default)]
@@ -47,16 +55,31 @@ struct Ring {
 }
 
 impl Decisions {
+    /// Tells a log of them too.
+    pub fn new(log: Option<DecisionLog>) -> Self {
+        Self { ring: Mutex::default(), log }
+    }
+
+    /// Waits until what was decided so far is written wherever it has to be, but no longer than `most`; whether it is.
+    pub async fn flush(&self, most: Duration) -> bool {
+        match &self.log {
+            Some(log) => log.flush(most).await,
+            None => true,
+        }
+    }
+
     /// Keeps a decision; the number under which its end is to be told.
     pub fn decided(&self, record: Record) -> u64 {
+        let record = Arc::new(record);
+        self.log.iter().for_each(|log| log.decided(&record));
         let mut ring = self.ring.lock();
         ring.last += 1;
         let seq = ring.last;
-        ring.candidates += candidates(&record);
-        ring.kept.push_back(Kept { seq, record: Arc::new(record), ending: None });
+        ring.candidates += record.candidates();
+        ring.kept.push_back(Kept { seq, record, ending: None });
         while ring.kept.len() > MOST || (ring.candidates > MOST_CANDIDATES && ring.kept.len() > 1) {
             let gone = ring.kept.pop_front();
-            ring.candidates -= gone.map_or(0, |gone| candidates(&gone.record));
+            ring.candidates -= gone.map_or(0, |gone| gone.record.candidates());
         }
         seq
     }
@@ -91,13 +114,6 @@ impl Decisions {
         let (id, ring) = (brief(id), self.ring.lock());
         ring.kept.iter().rev().filter(|kept| *kept.record.request_id == *id).cloned().collect()
     }
-}
-
-fn candidates(record: &Record) -> usize {
-    record
-        .decided
-        .as_ref()
-        .map_or(0, |decision| decision.candidates.len() + decision.taken.len() + decision.removed.len())
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! What is to be seen of the work: the metrics registry that every room registers its own metrics with, the latest
-//! decisions, and what is logged.
+//! decisions, their log, and what is logged.
 
+mod decision_log;
 mod decisions;
 mod log;
 mod names;
 mod process;
+mod queue;
 mod shown;
 
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use prometheus::{
     proto::MetricType,
 };
 
+pub use decision_log::{DecisionLog, LogOptions, LogStopped, LogTarget, LogWriter};
 pub use decisions::{Decisions, Kept, Reach};
 pub use log::{LogFilter, LogFilterError};
 pub use names::{NONE, Names, OTHER};

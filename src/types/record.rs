@@ -139,6 +139,14 @@ impl Record {
         self
     }
 
+    /// Those whom it looked at, for whoever has to bound what is held of decisions.
+    pub fn candidates(&self) -> usize {
+        let all = |decision: &Arc<Decision>| {
+            decision.candidates.len() + decision.taken.len() + decision.removed.len()
+        };
+        self.decided.as_ref().map_or(0, all)
+    }
+
     /// What the decision was made without: of it as a whole, and of the candidate that was chosen.
     pub fn degraded(&self) -> impl Iterator<Item = Degradation> {
         let decision = self.decided.as_ref().ok();

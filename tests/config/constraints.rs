@@ -39,11 +39,18 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[profile.predictor] q_running_penalty_falloff_qr",
             "[profile.picker] top_k_min",
             "[[workerset]] kv_block_size",
+            "[decision_log] max_files",
             "[token_review] default_deadline_ms",
             "[leader_election] renew_grace_secs",
             "[leader_election] retry_secs",
         ],
         "",
+    ),
+    (
+        "from 1 to 1048576",
+        &["0", "-1", "1.0", "\"5\"", "1048577"],
+        &["[decision_log] max_size_mb"],
+        "1048576",
     ),
     ("from 1 to 3600", &["0", "-1", "1.5", "3601"], &["[leader_election] lease_duration_secs"], ""),
     (
@@ -106,6 +113,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[profile.predictor] lower_tier_credit",
             "[profile.picker] top_k_fraction",
             "[profile.picker] replication_warm_threshold_fraction",
+            "[decision_log] sample",
         ],
         "1",
     ),
@@ -150,7 +158,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
     (
         "a path",
         &["\"\"", "3"],
-        &["[workerset.discovery] workers_file", "[tokenize.local] mount_dir"],
+        &["[workerset.discovery] workers_file", "[tokenize.local] mount_dir", "[decision_log] file"],
         "\"a b\"",
     ),
     (
@@ -189,6 +197,12 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         &["\"\"", "\"k8s\"", "1"],
         &["[workerset.discovery] mode"],
         "\"static\"",
+    ),
+    (
+        "one of \"off\", \"stdout\", \"file\"",
+        &["\"\"", "\"stderr\"", "true"],
+        &["[decision_log] output"],
+        "\"stdout\"",
     ),
     (
         "\"none\", \"all\" or a list of tenant names",
@@ -270,6 +284,7 @@ const CONSTRAINTS: &[Constraint] = &[
         "profile[0].predictor.q_running_penalty_falloff_qr",
         &["5", "at least", "6"],
     ),
+    (&[("[decision_log]", "output = \"file\"")], "decision_log.file", &["required", "a path"]),
     (
         &[("[leader_election]", "lease_duration_secs = 10")],
         "leader_election.renew_grace_secs",

@@ -70,6 +70,11 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("workerset.discovery.defaults", "zmq_port", "5557"),
     ("workerset.discovery.defaults", "replay_port", "-"),
     ("metrics", "tenant_labels", "\"none\""),
+    ("decision_log", "output", "\"off\""),
+    ("decision_log", "file", "-"),
+    ("decision_log", "max_size_mb", "100"),
+    ("decision_log", "max_files", "5"),
+    ("decision_log", "sample", "1.0"),
     ("policy", "enabled", "false"),
     ("policy", "namespace", "-"),
     ("policy", "files", "[]"),
@@ -96,7 +101,7 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
 ];
 
 /// Sections that are own additions as a whole.
-const OWN_SECTIONS: &[&str] = &["tls", "ext_proc"];
+const OWN_SECTIONS: &[&str] = &["tls", "ext_proc", "decision_log"];
 
 /// The printed configuration as (section, key) -> value; comments say what is unset.
 fn printed(text: &str) -> BTreeMap<(String, String), String> {

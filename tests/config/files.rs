@@ -112,6 +112,18 @@ fn keys_of_the_other_discovery_mode_are_warned_of() {
 }
 
 #[test]
+fn keys_of_a_decision_log_in_a_file_are_warned_of_without_one() {
+    let set = "file = \"d.jsonl\"\nmax_size_mb = 7\nmax_files = 1\nsample = 0.5";
+    for (output, warned) in [("off", 3), ("stdout", 3), ("file", 0)] {
+        let text = file(&[("[decision_log]", &format!("output = \"{output}\"\n{set}"))]);
+        let (config, warnings) = parse(&text).unwrap();
+        assert_eq!(warnings.len(), warned, "{warnings:?}");
+        assert_eq!(config.decision_log.file.as_deref(), Some(Path::new("/etc/kinference/d.jsonl")));
+        assert_eq!(parse(&config.effective()).unwrap().0, config);
+    }
+}
+
+#[test]
 fn aliases_units_and_paths() {
     let (config, _) = parse(&file(&[
         ("", "listen = \"localhost:0\"\nbody_max_request_kb = 1\nmetrics_poll_ms = 1500\nmodels_refresh_secs = 2"),
@@ -173,6 +185,7 @@ fn everything_set_prints_back() {
         ("[profile.picker]", "seed = 9223372036854775807"),
         ("[[workerset]]", "profile = \"q\\n'\\\"日本\"\nrender_url = \"http://a/render?x\""),
         ("[metrics]", "tenant_labels = [\"a\", \"all\"]"),
+        ("[decision_log]", "output = \"file\"\nfile = \"d\"\nmax_size_mb = 1\nmax_files = 9\nsample = 0.25"),
         (
             "[kubernetes]",
             "namespace = \"n\"\nselector = \"a=b,c in (d)\"\ndiscovery_defaults.replay_port = 1",
