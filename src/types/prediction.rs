@@ -1,7 +1,7 @@
 //! The prediction of one candidate's time to first token, term by term. Milliseconds, never NaN or negative.
 
 /// Each term of the formula under its own name; their sum is `ttft_ms`.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Prediction {
     /// The prediction: the sum of the terms below.
     pub ttft_ms: f64,

@@ -6,6 +6,7 @@
 
 mod admin;
 mod config;
+mod decisions;
 mod help;
 mod policies;
 mod run;

@@ -51,7 +51,7 @@ enum Command {
     /// KV-cache events: does my engine publish, and what?
     Events(events::Args),
     /// Why does a request go where it goes?
-    Explain(explain::Args),
+    Explain(Box<explain::Args>),
     /// What a running server logs, shown or changed.
     Log(admin::log::Args),
     /// Manual pages.
@@ -88,7 +88,7 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Config(args) => return config::run(args).await,
-        Command::Explain(args) => return explain::run(args).await,
+        Command::Explain(args) => return explain::run(*args).await,
         Command::Test(args) => return cases::run(&args),
         Command::Validate(args) => return validate::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),

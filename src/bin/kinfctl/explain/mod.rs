@@ -1,9 +1,13 @@
-//! `kinfctl explain`: why a request goes where it goes: the cases of files, or a request over the workers of a running server.
+//! `kinfctl explain`: why a request goes where it goes: the cases of files, a request over the workers of a running server,
+//! or one that such a server has decided over.
 //!
-//! A running server is asked for its workers only: a pick would reserve load, and there is none that does not.
+//! For a new request a running server is asked for its workers only: a pick would reserve load, and there is none that does not.
 
+mod candidates;
 mod live;
+mod past;
 mod show;
+mod story;
 
 pub use show::lines;
 
@@ -18,7 +22,7 @@ use show::object;
 #[derive(clap::Args)]
 pub struct Args {
     /// Files of cases, as `kinfctl test` takes them: their policies, fleet and request are explained.
-    #[arg(required_unless_present = "model", conflicts_with = "model")]
+    #[arg(required_unless_present_any = ["model", "request_id"], conflicts_with_all = ["model", "request_id"])]
     files: Vec<String>,
     /// Only cases with this in their words. Default: all.
     #[arg(
@@ -26,10 +30,10 @@ pub struct Args {
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true,
-        conflicts_with = "model"
+        conflicts_with_all = ["model", "request_id"]
     )]
     case: String,
-    /// How explanations are printed: as text (`table`), as one JSON object a case, or as YAML documents.
+    /// How explanations are printed: as text (`table`), as one JSON object a case or decision, or as YAML documents.
     #[arg(
         long,
         short,
@@ -39,6 +43,8 @@ pub struct Args {
         hide_possible_values = true
     )]
     output: Format,
+    #[command(flatten, next_help_heading = "A request that a running server has decided over")]
+    past: past::Past,
     #[command(flatten, next_help_heading = "A request over the workers of a running server")]
     request: live::Request,
     #[command(flatten, next_help_heading = "The running server")]
@@ -47,6 +53,10 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    if let Some(id) = &args.past.request_id {
+        past::explain(id, &args.past, args.output).await?;
+        return Ok(Outcome::Fine);
+    }
     let mut explained = 0;
     let mut print = |ran: &Ran<'_>| {
         explained += 1;

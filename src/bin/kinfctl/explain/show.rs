@@ -1,34 +1,15 @@
 //! A decision as people and programs see it: every candidate, every term of its prediction, and what each step did to it.
 
-use kinference::{
-    policy::eval::{Effect, StepTrace},
-    types::Prediction,
-};
+use kinference::policy::eval::{Effect, StepTrace};
 use serde_json::{Value, json};
 
 use crate::{
     cases::Ran,
-    output::{Cell, Column, Line, Tone, layout},
+    output::{Line, Tone},
     scenario::{Asked, Candidate, Fate, Verdict},
 };
 
-/// Milliseconds of a prediction.
-type Term = fn(&Prediction) -> f64;
-
-/// The terms of a prediction, and their sum first.
-const TERMS: &[(Column, Term)] = &[
-    (Column::right("TTFT MS"), |p| p.ttft_ms),
-    (Column::right("BASE"), |p| p.base_ms),
-    (Column::right("FORWARD"), |p| p.forward_pass_ms),
-    (Column::right("BACKLOG"), |p| p.backlog_ms),
-    (Column::right("QUEUE"), |p| p.queue_ms),
-    (Column::right("PREFILL"), |p| p.prefill_ms),
-    (Column::right("RUNNING"), |p| p.running_ms),
-    (Column::right("PRESSURE"), |p| p.cache_pressure_ms),
-    (Column::right("COLD"), |p| p.saturated_cold_ms),
-    (Column::right("ASSUMED"), |p| p.assumed_ms),
-    (Column::right("PROVIDER"), |p| p.provider_ms),
-];
+use super::candidates::{self, Row};
 
 /// For people.
 pub fn lines(ran: &Ran<'_>, colours: bool) -> Vec<String> {
@@ -85,24 +66,14 @@ fn effect(ran: &Ran<'_>, step: &StepTrace) -> String {
     }
 }
 
-/// Terms that are zero everywhere are left out.
 fn table(ran: &Ran<'_>) -> Vec<Line> {
-    let candidates = &ran.decision.candidates;
-    let counts = |term: &Term| candidates.iter().any(|one| term(&one.prediction) != 0.0);
-    let terms: Vec<_> = TERMS.iter().filter(|(_, term)| counts(term)).collect();
-    let mut columns = vec![Column::left("CANDIDATE"), Column::left("MODEL")];
-    columns.extend(terms.iter().map(|(column, _)| *column));
-    columns.extend([Column::right("CACHED"), Column::left("WHAT BECOMES OF IT")]);
-    let row = |(index, one): (usize, &Candidate)| -> Vec<Cell> {
-        let p = &one.prediction;
-        let (said, tone) = fate(ran, index);
-        let names = [one.name.clone(), one.model.clone()].map(Cell::from);
-        let values = terms.iter().map(|(_, term)| Cell::from(format!("{:.0}", term(p))));
-        let cached = format!("{}/{}", p.cached_blocks, p.blocks);
-        names.into_iter().chain(values).chain([cached.into(), Cell::toned(said, tone)]).collect()
+    let row = |(index, one): (usize, &Candidate)| Row {
+        name: one.name.clone(),
+        model: one.model.clone(),
+        prediction: one.prediction.clone(),
+        fate: fate(ran, index),
     };
-    let rows: Vec<_> = candidates.iter().enumerate().map(row).collect();
-    if rows.is_empty() { Vec::new() } else { layout(&columns, &rows, None) }
+    candidates::table(&ran.decision.candidates.iter().enumerate().map(row).collect::<Vec<_>>())
 }
 
 fn fate(ran: &Ran<'_>, index: usize) -> (String, Tone) {

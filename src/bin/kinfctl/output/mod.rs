@@ -6,7 +6,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use table::{Cell, Column, Line, Tone, layout};
+pub use table::{Cell, Column, Line, Tone, clean, layout};
 
 use std::{
     env,

@@ -82,10 +82,13 @@ pub struct Cell {
 impl Cell {
     /// In a tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        // What others name may hold anything; a terminal must not obey it.
-        let clean = text.into().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        Self { text: clean, tone }
+        Self { text: clean(&text.into()), tone }
     }
+}
+
+/// A text on one line. What others name may hold anything; a terminal must not obey it.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 impl<T: ToString> From<T> for Cell {

@@ -1,0 +1,72 @@
+//! A request that a running server has decided over, by its id: the server remembers the latest ones.
+
+use anyhow::{Context, bail, ensure};
+use reqwest::{StatusCode, Url};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::output::{self, Format};
+
+use super::story::{Story, lines};
+
+/// Which request, and who decided.
+#[derive(clap::Args)]
+pub struct Past {
+    /// Its id: `x-request-id`, or the one in the server's answer. Of several requests with one id, all are explained, the latest first.
+    #[arg(long, value_name = "ID", conflicts_with = "model")]
+    pub request_id: Option<String>,
+    /// The server's admin listener.
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:9003",
+        requires = "request_id",
+        conflicts_with_all = ["files", "model"]
+    )]
+    admin: Url,
+}
+
+/// What the server answers.
+#[derive(Deserialize)]
+struct Answer {
+    decisions: Vec<Value>,
+    kept: usize,
+    oldest: Option<String>,
+}
+
+/// Explains all decisions over requests of that id.
+pub async fn explain(id: &str, request: &Past, format: Format) -> anyhow::Result<()> {
+    let Answer { decisions, kept, oldest } = ask(id, &request.admin).await?;
+    if decisions.is_empty() {
+        let Some(oldest) = oldest else { bail!("the server has not decided over any request yet") };
+        bail!(
+            "no request {id:?} is remembered: the server's memory of {kept} decisions reaches back to {oldest}"
+        );
+    }
+    for decision in decisions {
+        if format != Format::Table {
+            output::object(format, &decision)?;
+            continue;
+        }
+        let story: Story =
+            serde_json::from_value(decision).context("the server answers in an unknown form")?;
+        lines(&story, output::colours()).iter().try_for_each(|line| output::text(line))?;
+        output::text("")?;
+    }
+    Ok(())
+}
+
+async fn ask(id: &str, admin: &Url) -> anyhow::Result<Answer> {
+    let mut url = admin.clone();
+    match url.path_segments_mut() {
+        Ok(mut path) => path.pop_if_empty().extend(["api", "decisions", id]),
+        Err(()) => bail!("--admin {admin}: neither http:// nor https://"),
+    };
+    let failed = || format!("can't ask {admin}");
+    let answer = reqwest::get(url).await.with_context(failed)?;
+    let status = answer.status();
+    let body = answer.bytes().await.with_context(failed)?;
+    ensure!(matches!(status, StatusCode::OK | StatusCode::NOT_FOUND), "{admin} answers with {status}");
+    serde_json::from_slice(&body)
+        .with_context(|| format!("{admin} is no admin listener of a server that remembers decisions"))
+}
