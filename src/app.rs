@@ -2,6 +2,7 @@
 //!
 //! Long-lived tasks never return: one that does, or panics, ends the process with its name in the log.
 
+mod decisions;
 mod kubernetes;
 mod open_files;
 mod policies;
@@ -11,6 +12,7 @@ mod workers;
 
 use std::{
     convert::Infallible,
+    mem,
     net::SocketAddr,
     path::Path,
     sync::{
@@ -39,12 +41,12 @@ use crate::{
     fleet::Registry,
     kubernetes::Release,
     load::LoadTable,
-    observe::{self, Decisions, LogFilter, LogWriter, Metrics},
+    observe::{self, Decisions, LogFilter, Metrics},
     prompt::{Tokenizers, http_client},
     serve::{self, Tls, tls::TlsFiles},
 };
 
-use self::{kubernetes::Kubernetes, services::Optional};
+use self::{decisions::Telling, kubernetes::Kubernetes, services::Optional};
 
 /// What is logged without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name; and the
 /// Kubernetes client logs each call that fails as an error, where whoever called knows better how bad it is.
@@ -53,9 +55,6 @@ pub const DEFAULT_LOG: &str = "info,zeromq=warn,kube_client=off";
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long `/readyz` says no before new streams are refused, so that proxies notice.
 const NOT_READY: Duration = Duration::from_millis(500);
-
-/// How long the last decisions may take to be written down.
-const FLUSH: Duration = Duration::from_secs(2);
 
 type Task = anyhow::Result<Infallible>;
 
@@ -118,7 +117,7 @@ pub struct App {
     load: Arc<LoadTable>,
     tokenizers: Arc<Tokenizers>,
     decisions: Arc<Decisions>,
-    decision_log: Option<LogWriter>,
+    telling: Telling,
     client: reqwest::Client,
     tls: Option<(Tls, TlsFiles)>,
     kubernetes: Option<Kubernetes>,
@@ -139,8 +138,8 @@ impl App {
         let client = http_client(&config.tokenize).context("the HTTP client")?;
         let kubernetes = Kubernetes::build(&config, &metrics).await?;
         let optional = Optional::build(&config, &metrics, kubernetes.as_ref().map(|k| &k.client));
-        let (log, decision_log) = tasks::decision_log(&config.decision_log, &metrics).unzip();
-        let decisions = Arc::new(Decisions::new(log));
+        let replica = services::replica();
+        let (decisions, telling) = decisions::build(&config, (&metrics, &client, &replica))?;
         let listener = bind(config.listen).await?;
         let admin_listener = match config.admin_listen {
             Some(addr) => Some(bind(addr).await?),
@@ -149,13 +148,13 @@ impl App {
         Ok(Self {
             registry: Arc::default(),
             decisions,
-            decision_log,
+            telling,
             index: CacheIndex::new(&metrics),
             load: LoadTable::new(config.metrics_poll, &metrics),
             tokenizers: Tokenizers::new(config.tokenize.clone(), client.clone(), &metrics),
             profiles: config.profiles.iter().cloned().map(Arc::new).collect(),
             config,
-            replica: services::replica(),
+            replica,
             listener,
             admin_listener,
             metrics,
@@ -198,6 +197,7 @@ impl App {
         let pipeline = self.pipeline();
         let policies = self.spawn_policies((desk, &pipeline), &mut tasks).await?;
         self.spawn_upkeep(&mut tasks);
+        mem::take(&mut self.telling).spawn(&mut tasks);
         let (ready, is_ready) = watch::channel(false);
         tasks.spawn(tasks::readiness(
             ready,
@@ -208,7 +208,7 @@ impl App {
         self.say_where(tls.as_ref())?;
         let services = self.services(pipeline, &mut tasks, &stop_serving);
         let server = serve::Server { services, ready: is_ready, tls };
-        let (roster, mut front, decisions) = (self.roster(), JoinSet::new(), self.decisions.clone());
+        let (roster, mut front, told) = (self.roster(), JoinSet::new(), self.decisions.clone());
         roster.clone().register(&self.metrics);
         front.spawn(server.run(self.listener, stop_serving.clone()));
         if let Some(listener) = self.admin_listener {
@@ -236,9 +236,7 @@ impl App {
         draining.store(true, Ordering::Relaxed);
         let given_up = OptionFuture::from(release.map(Release::give_up));
         tokio::join!(drain(&stop_serving, &mut front), given_up);
-        if !decisions.flush(FLUSH).await {
-            tracing::warn!("the last decisions are not in the decision log");
-        }
+        decisions::flush(&told).await;
         Ok(())
     }
 

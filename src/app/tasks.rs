@@ -13,13 +13,12 @@ use anyhow::Context;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    config::{DecisionLogConfig, DecisionOutput, Discovery, WorkerSetConfig},
+    config::{Discovery, WorkerSetConfig},
     discovery::{FleetWriter, StaticFile},
     files,
     fleet::{self, Besides, Registry, WorkerSet},
     ingest::{kv::KvMetrics, models::ModelsPoller, scrape::Scraper},
     kubernetes::StatusDesk,
-    observe::{DecisionLog, LogOptions, LogTarget, LogWriter, Metrics},
     serve::Tls,
 };
 
@@ -68,11 +67,8 @@ impl App {
         Some(tls)
     }
 
-    /// Keeps what is known of workers fresh, and writes decisions down.
-    pub(super) fn spawn_upkeep(&mut self, tasks: &mut Tasks) {
-        if let Some(writer) = self.decision_log.take() {
-            tasks.spawn(async move { ("decision log", writer.run().await.map_err(Into::into)) });
-        }
+    /// Keeps what is known of workers fresh.
+    pub(super) fn spawn_upkeep(&self, tasks: &mut Tasks) {
         let index = self.index.clone();
         tasks.spawn(async move { ("cache upkeep", never(index.maintain().await)) });
         if self.config.mock_mode {
@@ -94,23 +90,6 @@ impl App {
         };
         tasks.spawn(async move { ("workers", workers.run().await) });
     }
-}
-
-/// The decision log and what writes it, if there is to be one.
-pub(super) fn decision_log(
-    config: &DecisionLogConfig,
-    metrics: &Metrics,
-) -> Option<(DecisionLog, LogWriter)> {
-    let target = match (config.output, &config.file) {
-        (DecisionOutput::Stdout, _) => LogTarget::Stdout,
-        (DecisionOutput::File, Some(file)) => LogTarget::File {
-            path: file.clone(),
-            max_bytes: config.max_size_mb * 1_000_000,
-            max_files: config.max_files,
-        },
-        (DecisionOutput::Off | DecisionOutput::File, _) => return None,
-    };
-    Some(DecisionLog::new(LogOptions { target, sample: config.sample }, metrics))
 }
 
 /// Tells the gRPC health service whether the fleet can serve, by policies that are known.

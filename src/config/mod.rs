@@ -24,6 +24,7 @@ mod server;
 mod tls;
 mod token_review;
 mod tokenize;
+mod traces;
 mod workers_file;
 mod workerset;
 
@@ -41,5 +42,6 @@ pub use server::{BodyLimits, Config};
 pub use tls::{TlsConfig, TlsIdentity};
 pub use token_review::TokenReviewConfig;
 pub use tokenize::TokenizeConfig;
+pub use traces::{OtlpProtocol, TracesConfig};
 pub use workers_file::{Topology, WorkerEntry};
 pub use workerset::{Discovery, PortDefaults, WorkerSetConfig};

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     DecisionLogConfig, ExtProcConfig, KubernetesConfig, LeaderElectionConfig, MetricsConfig, PolicyConfig,
-    Profile, RateLimitConfig, TlsConfig, TokenReviewConfig, TokenizeConfig, WorkerSetConfig,
+    Profile, RateLimitConfig, TlsConfig, TokenReviewConfig, TokenizeConfig, TracesConfig, WorkerSetConfig,
     address::Bind,
     keys::Keys,
     kind::{Bool, Kib, MILLIS, SECS, count},
@@ -48,6 +48,8 @@ pub struct Config {
     pub metrics: MetricsConfig,
     /// `[decision_log]`
     pub decision_log: DecisionLogConfig,
+    /// `[traces]`
+    pub traces: TracesConfig,
     /// `[policy]`
     pub policy: PolicyConfig,
     /// `[kubernetes]`
@@ -80,6 +82,7 @@ impl Config {
             ext_proc: ExtProcConfig::default(),
             metrics: MetricsConfig::default(),
             decision_log: DecisionLogConfig::default(),
+            traces: TracesConfig::default(),
             policy: PolicyConfig::default(),
             kubernetes: KubernetesConfig::default(),
             token_review: TokenReviewConfig::default(),
@@ -103,6 +106,7 @@ impl Config {
         keys.section("tokenize", |keys| self.tokenize.keys(keys));
         keys.section("metrics", |keys| self.metrics.keys(keys));
         keys.section("decision_log", |keys| self.decision_log.keys(keys));
+        keys.section("traces", |keys| self.traces.keys(keys));
         keys.section("policy", |keys| self.policy.keys(keys));
         keys.section("kubernetes", |keys| self.kubernetes.keys(keys));
         keys.section("token_review", |keys| self.token_review.keys(keys));

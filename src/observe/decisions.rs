@@ -1,5 +1,5 @@
 //! Where decisions are told: the latest stay in memory, for the dashboard and for whoever asks why a request went where
-//! it did; the log gets them too.
+//! it did; the log and the traces get them too.
 //!
 //! Invariant: bounded by number and by the candidates that they hold, whatever the size of the fleet.
 
@@ -9,11 +9,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use futures::future::OptionFuture;
+use opentelemetry_proto::tonic::trace::v1::Span;
 use parking_lot::Mutex;
 
 use crate::types::{Ending, Record, brief};
 
-use super::DecisionLog;
+use super::{DecisionLog, Traces};
 
 /// Decisions that are kept.
 const MOST: usize = 1000;
@@ -45,6 +47,14 @@ pub struct Reach {
 pub struct Decisions {
     ring: Mutex<Ring>,
     log: Option<DecisionLog>,
+    traces: Option<Traces>,
+}
+
+/// A decision that was told, whose end is to be told too.
+#[derive(Debug, Default)]
+pub struct Told {
+    seq: u64,
+    response: Option<Box<Span>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,23 +65,25 @@ struct Ring {
 }
 
 impl Decisions {
-    /// Tells a log of them too.
-    pub fn new(log: Option<DecisionLog>) -> Self {
-        Self { ring: Mutex::default(), log }
+    /// Tells a log and traces of them too.
+    pub fn new(log: Option<DecisionLog>, traces: Option<Traces>) -> Self {
+        Self { ring: Mutex::default(), log, traces }
     }
 
-    /// Waits until what was decided so far is written wherever it has to be, but no longer than `most`; whether it is.
+    /// Waits until what was decided so far is written and sent wherever it has to be, but no longer than `most`; whether it
+    /// is.
     pub async fn flush(&self, most: Duration) -> bool {
-        match &self.log {
-            Some(log) => log.flush(most).await,
-            None => true,
-        }
+        let logged = OptionFuture::from(self.log.as_ref().map(|log| log.flush(most)));
+        let traced = OptionFuture::from(self.traces.as_ref().map(|traces| traces.flush(most)));
+        let (logged, traced) = tokio::join!(logged, traced);
+        logged.unwrap_or(true) && traced.unwrap_or(true)
     }
 
-    /// Keeps a decision; the number under which its end is to be told.
-    pub fn decided(&self, record: Record) -> u64 {
+    /// Tells of a decision.
+    pub fn decided(&self, record: Record) -> Told {
         let record = Arc::new(record);
         self.log.iter().for_each(|log| log.decided(&record));
+        let response = self.traces.as_ref().and_then(|traces| traces.decided(&record));
         let mut ring = self.ring.lock();
         ring.last += 1;
         let seq = ring.last;
@@ -81,11 +93,14 @@ impl Decisions {
             let gone = ring.kept.pop_front();
             ring.candidates -= gone.map_or(0, |gone| gone.record.candidates());
         }
-        seq
+        Told { seq, response }
     }
 
     /// Tells how the request of a decision ended.
-    pub fn ended(&self, seq: u64, ending: Ending) {
+    pub fn ended(&self, Told { seq, response }: Told, ending: Ending) {
+        if let (Some(traces), Some(response)) = (&self.traces, response) {
+            traces.ended(response, &ending);
+        }
         let mut ring = self.ring.lock();
         let first = ring.kept.front().map_or(u64::MAX, |kept| kept.seq);
         let at = seq.checked_sub(first).and_then(|at| usize::try_from(at).ok());
@@ -162,8 +177,9 @@ mod tests {
         let decisions = Decisions::default();
         let (one, other) = (decisions.decided(record("a")), decisions.decided(record("a")));
         decisions.ended(one, ending(Outcome::Failed));
-        decisions.ended(0, ending(Outcome::Cancelled));
-        decisions.ended(other + 1, ending(Outcome::Cancelled));
+        decisions.ended(Told::default(), ending(Outcome::Cancelled));
+        let later = Told { seq: other.seq + 1, response: None };
+        decisions.ended(later, ending(Outcome::Cancelled));
         let ends: Vec<_> = decisions.after(0, 9).iter().map(|kept| kept.ending).collect();
         assert_eq!(ends, [Some(ending(Outcome::Failed)), None]);
     }

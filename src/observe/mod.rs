@@ -1,5 +1,5 @@
 //! What is to be seen of the work: the metrics registry that every room registers its own metrics with, the latest
-//! decisions, their log, and what is logged.
+//! decisions, their log and their traces, and what is logged.
 
 mod decision_log;
 mod decisions;
@@ -8,6 +8,7 @@ mod names;
 mod process;
 mod queue;
 mod shown;
+mod traces;
 
 use std::sync::Arc;
 
@@ -18,11 +19,12 @@ use prometheus::{
 };
 
 pub use decision_log::{DecisionLog, LogOptions, LogStopped, LogTarget, LogWriter};
-pub use decisions::{Decisions, Kept, Reach};
+pub use decisions::{Decisions, Kept, Reach, Told};
 pub use log::{LogFilter, LogFilterError};
 pub use names::{NONE, Names, OTHER};
 pub use process::{register as register_process, version};
 pub use shown::{Shown, ShownKept, shown_time};
+pub use traces::{SpanExporter, TraceError, TraceOptions, TraceProtocol, Traces};
 
 /// Where metrics are registered and rendered. Cheap to clone.
 #[derive(Clone, Default)]

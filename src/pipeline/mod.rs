@@ -67,7 +67,7 @@ pub struct Rooms {
     pub load: Arc<LoadTable>,
     /// How prompts become tokens.
     pub tokenizers: Arc<Tokenizers>,
-    /// Where decisions are remembered.
+    /// Where decisions are told.
     pub decisions: Arc<Decisions>,
 }
 
@@ -163,8 +163,10 @@ impl Pipeline {
         let took = started.elapsed();
         let record = clock.record(&incoming, &decided);
         self.metrics.decided(incoming.tenant.as_ref(), &decided, (took, &record.stages));
-        let number = self.rooms.decisions.decided(record);
-        decided.iter_mut().for_each(|placement| placement.remembered(number));
+        let told = self.rooms.decisions.decided(record);
+        if let Ok(placement) = &mut decided {
+            placement.told(told);
+        }
         decided
     }
 

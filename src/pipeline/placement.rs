@@ -3,6 +3,7 @@
 //! Invariant: whatever ends a request, dropping its placement releases its load.
 
 use std::{
+    mem,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use crate::{
     fleet::{Member, Registry, Turn},
     load::{ProviderReservation, Reservation},
-    observe::Decisions,
+    observe::{Decisions, Told},
     types::{Decision, Ending, Outcome, Usage},
 };
 
@@ -59,9 +60,9 @@ struct Live {
     as_picked: bool,
     /// Nobody probes a worker back into service: how requests end is not held against it.
     mock: bool,
-    /// Where the decision is remembered, and its number there.
+    /// Where the decision was told, and its end will be.
     decisions: Arc<Decisions>,
-    number: u64,
+    told: Told,
     ttft: Option<Duration>,
 }
 
@@ -84,7 +85,7 @@ impl Placement {
             decided_at: Instant::now(),
             mock: pipeline.mock,
             decisions: pipeline.rooms.decisions.clone(),
-            number: 0,
+            told: Told::default(),
             ttft: None,
         };
         let mut placement = Self::unreserved(Arc::new(decision));
@@ -97,9 +98,11 @@ impl Placement {
         Self { decision, streamed: false, rewrite: None, client_model: None, live: None }
     }
 
-    /// Under that number its decision is remembered.
-    pub(super) fn remembered(&mut self, number: u64) {
-        self.live.iter_mut().for_each(|live| live.number = number);
+    /// Its decision was told.
+    pub(super) fn told(&mut self, told: Told) {
+        if let Some(live) = &mut self.live {
+            live.told = told;
+        }
     }
 
     /// Has the body read as whoever serves it wants it, and the answer name the model as the client does.
@@ -204,13 +207,13 @@ impl Reserved {
 }
 
 impl Live {
-    fn ended(&self, outcome: Outcome, usage: Option<Usage>) {
+    fn ended(&mut self, outcome: Outcome, usage: Option<Usage>) {
         let ending = Ending { outcome, ttft: self.ttft, took: self.decided_at.elapsed(), usage };
         self.metrics.ended(&self.who, &self.workerset, (&ending, self.began.elapsed()));
         if let Reserved::Worker(member, _) = &self.reserved {
             member.status.count(outcome);
         }
-        self.decisions.ended(self.number, ending);
+        self.decisions.ended(mem::take(&mut self.told), ending);
     }
 
     /// Holds it against or in favour of a worker how a request there ended, and tells how that counts.
@@ -254,7 +257,7 @@ fn answered(member: &Member) {
 
 impl Drop for Placement {
     fn drop(&mut self) {
-        if let Some(live) = &self.live {
+        if let Some(live) = &mut self.live {
             live.ended(Outcome::Cancelled, None);
         }
     }

@@ -40,6 +40,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[profile.picker] top_k_min",
             "[[workerset]] kv_block_size",
             "[decision_log] max_files",
+            "[traces] timeout_ms",
             "[token_review] default_deadline_ms",
             "[leader_election] renew_grace_secs",
             "[leader_election] retry_secs",
@@ -114,6 +115,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[profile.picker] top_k_fraction",
             "[profile.picker] replication_warm_threshold_fraction",
             "[decision_log] sample",
+            "[traces] sample",
         ],
         "1",
     ),
@@ -133,7 +135,13 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
     (
         "a non-empty string",
         &["\"\"", "\"  \"", "1", "[]"],
-        &["[[profile]] name", "[[workerset]] name", "[[workerset]] profile", "[policy] namespace"],
+        &[
+            "[[profile]] name",
+            "[[workerset]] name",
+            "[[workerset]] profile",
+            "[policy] namespace",
+            "[traces] service_name",
+        ],
         "",
     ),
     (
@@ -186,6 +194,13 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         &["[[workerset]] render_url"],
         "\"https://a/render\"",
     ),
+    (
+        "an http:// or https:// URL without query and fragment",
+        &["\"\"", "\"collector:4317\"", "\"http://a/?x\"", "1"],
+        &["[traces] endpoint"],
+        "\"https://collector:4317/\"",
+    ),
+    ("one of \"grpc\", \"http\"", &["\"\"", "\"http/json\"", "1"], &["[traces] protocol"], "\"http\""),
     (
         "one of \"render\", \"local\", \"compare\", \"http\"",
         &["\"\"", "\"Local\"", "1"],

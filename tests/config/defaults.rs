@@ -75,6 +75,11 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("decision_log", "max_size_mb", "100"),
     ("decision_log", "max_files", "5"),
     ("decision_log", "sample", "1.0"),
+    ("traces", "endpoint", "-"),
+    ("traces", "protocol", "\"grpc\""),
+    ("traces", "sample", "1.0"),
+    ("traces", "service_name", "\"kinference\""),
+    ("traces", "timeout_ms", "10000"),
     ("policy", "enabled", "false"),
     ("policy", "namespace", "-"),
     ("policy", "files", "[]"),
@@ -101,7 +106,7 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
 ];
 
 /// Sections that are own additions as a whole.
-const OWN_SECTIONS: &[&str] = &["tls", "ext_proc", "decision_log"];
+const OWN_SECTIONS: &[&str] = &["tls", "ext_proc", "decision_log", "traces"];
 
 /// The printed configuration as (section, key) -> value; comments say what is unset.
 fn printed(text: &str) -> BTreeMap<(String, String), String> {

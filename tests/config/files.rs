@@ -124,6 +124,16 @@ fn keys_of_a_decision_log_in_a_file_are_warned_of_without_one() {
 }
 
 #[test]
+fn keys_of_traces_are_warned_of_without_an_endpoint() {
+    let set = "protocol = \"http\"\nsample = 0.5\nservice_name = \"n\"\ntimeout_ms = 7";
+    for (endpoint, warned) in [("", 4), ("endpoint = \"http://collector:4318/base/\"", 0)] {
+        let (config, warnings) = parse(&file(&[("[traces]", &format!("{endpoint}\n{set}"))])).unwrap();
+        assert_eq!(warnings.len(), warned, "{warnings:?}");
+        assert_eq!(parse(&config.effective()).unwrap().0, config);
+    }
+}
+
+#[test]
 fn aliases_units_and_paths() {
     let (config, _) = parse(&file(&[
         ("", "listen = \"localhost:0\"\nbody_max_request_kb = 1\nmetrics_poll_ms = 1500\nmodels_refresh_secs = 2"),
@@ -186,6 +196,7 @@ fn everything_set_prints_back() {
         ("[[workerset]]", "profile = \"q\\n'\\\"日本\"\nrender_url = \"http://a/render?x\""),
         ("[metrics]", "tenant_labels = [\"a\", \"all\"]"),
         ("[decision_log]", "output = \"file\"\nfile = \"d\"\nmax_size_mb = 1\nmax_files = 9\nsample = 0.25"),
+        ("[traces]", "endpoint = \"https://a/b/\"\nprotocol = \"http\"\nsample = 0\ntimeout_ms = 1"),
         (
             "[kubernetes]",
             "namespace = \"n\"\nselector = \"a=b,c in (d)\"\ndiscovery_defaults.replay_port = 1",

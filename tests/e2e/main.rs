@@ -14,6 +14,7 @@ mod apiserver;
 mod bodies;
 mod cloud;
 mod cluster;
+mod decisions;
 mod endpoints;
 mod engines;
 #[path = "../tools/mod.rs"]
@@ -30,6 +31,9 @@ mod providers;
 mod process;
 #[path = "../../examples/pick/proxy.rs"]
 mod proxy;
+#[path = "../traces/receiver.rs"]
+#[expect(dead_code, reason = "it serves the tests of traces too")]
+mod receiver;
 mod renames;
 mod replicas;
 mod stack;

@@ -10,12 +10,13 @@ use kinference::{
     app::{self, App},
     config::{LeaderElectionConfig, TokenReviewConfig},
     kubernetes::{StatusDesk, Watches, elect},
-    observe::{Family, Metrics},
+    observe::{Family, LogFilter, Metrics},
     serve::token_review::TokenReviews,
 };
 use kube::{Client, Config};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
 
 /// All that can be on without an API server.
 const EVERYTHING: &str = r#"
@@ -47,7 +48,8 @@ async fn server(dir: &Path) -> Metrics {
     fs::write(dir.join("kinference.toml"), EVERYTHING).unwrap();
     fs::write(dir.join("policies.yaml"), POLICIES).unwrap();
     fs::write(dir.join("workers.toml"), "workers = []").unwrap();
-    let app = App::build(app::load(&dir.join("kinference.toml")).await.unwrap()).await.unwrap();
+    let (_filter, log) = LogFilter::new(EnvFilter::new("info"));
+    let app = App::build(app::load(&dir.join("kinference.toml")).await.unwrap(), log).await.unwrap();
     let (metrics, admin) = (app.metrics().clone(), app.admin_addr().unwrap());
     let shutdown = CancellationToken::new();
     let looked = async {

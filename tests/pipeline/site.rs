@@ -82,6 +82,11 @@ pub fn worker(set: &Arc<WorkerSet>, id: u64) -> Worker {
 impl Site {
     /// Without workers; `edit` changes the configuration.
     pub fn new(profiles: &[Profile], edit: impl FnOnce(&mut Config)) -> Self {
+        Self::telling(profiles, Arc::default(), edit)
+    }
+
+    /// The same, whose decisions are told there.
+    pub fn telling(profiles: &[Profile], decisions: Arc<Decisions>, edit: impl FnOnce(&mut Config)) -> Self {
         let (mut config, _) = Config::parse(MINIMAL, Path::new("/")).unwrap();
         config.profiles = profiles.to_vec();
         config.tokenize.mount_dir = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"));
@@ -90,7 +95,6 @@ impl Site {
         let client = http_client(&config.tokenize).unwrap();
         let (registry, index) = (Arc::<Registry>::default(), CacheIndex::new(&metrics));
         let load = LoadTable::new(config.metrics_poll, &metrics);
-        let decisions = Arc::<Decisions>::default();
         let rooms = Rooms {
             registry: registry.clone(),
             index: index.clone(),

@@ -24,6 +24,7 @@ fn decision(degraded: Vec<Degradation>) -> Decision {
         waiting: 0.0,
         own_in_flight: 0,
         level: 0,
+        warming: false,
         degraded: Vec::new(),
     };
     Decision {
