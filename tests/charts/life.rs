@@ -45,8 +45,8 @@ fn it_installs_upgrades_and_uninstalls() {
     assert_eq!(checksum(&kubectl), installed, "the configuration is the same");
     run(&[&["upgrade", "kinference", CHART][..], &everything].concat()).unwrap();
     assert_ne!(checksum(&kubectl), installed);
-    let optional = "networkpolicies,horizontalpodautoscalers,servicemonitors";
-    assert_eq!(there(&kubectl, optional).len(), 3);
+    let optional = "networkpolicies,horizontalpodautoscalers,servicemonitors,prometheusrules";
+    assert_eq!(there(&kubectl, optional).len(), 4);
     run(&["rollback", "kinference", "1"]).unwrap();
     assert_eq!((there(&kubectl, optional).len(), checksum(&kubectl)), (0, installed));
 

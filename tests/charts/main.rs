@@ -24,6 +24,7 @@ mod schema;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../tools/mod.rs"]
 mod tools;
+mod watching;
 
 use std::{
     fs,

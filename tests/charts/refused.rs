@@ -27,6 +27,11 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (r#"serviceMonitor.interval="15""#, &["/serviceMonitor/interval", "'15' does not match pattern"]),
     (
+        r#"dashboards.labels={"grafana_dashboard": 1}"#,
+        &["/dashboards/labels/grafana_dashboard", "got number, want string"],
+    ),
+    (r#"prometheusRule.enabled="yes""#, &["/prometheusRule/enabled", "got string, want boolean"]),
+    (
         r#"networkPolicy.gateways=[{"namespace": "x"}]"#,
         &["/networkPolicy/gateways/0", "'namespace' not allowed"],
     ),

@@ -2,6 +2,8 @@
 
 use std::{env, fs, path::Path};
 
+use serde_json::Value;
+
 use crate::{
     helm::{Helm, values_files},
     read, readme, root, schema,
@@ -33,6 +35,16 @@ fn a_readme_with_every_value() {
 fn b_schema_with_every_key_of_the_configuration() {
     let path = "charts/kinference/values.schema.json";
     renew(path, &schema::with_configuration(&read(path)));
+}
+
+/// A chart can't reach beyond its folder.
+#[test]
+fn a_copies_of_what_watches_it() {
+    renew("charts/kinference/files/alerts.yml", &read("config/prometheus/alerts.yml"));
+    for name in ["fleet", "predictions", "tenants"] {
+        let dashboard: Value = serde_json::from_str(&read(format!("config/grafana/{name}.json"))).unwrap();
+        renew(&format!("charts/kinference/files/{name}.json"), &format!("{dashboard}\n"));
+    }
 }
 
 #[test]
