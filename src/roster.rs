@@ -3,6 +3,7 @@
 //! One view for the admin endpoint and the native API. Times in milliseconds, shares in 0 to 1.
 
 mod gauges;
+mod health;
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -16,6 +17,8 @@ use crate::{
     types::{Degradation, WorkerId},
 };
 
+pub use health::{Health, State, Why};
+
 /// Where the view comes from. Cheap to clone.
 #[derive(Clone)]
 pub struct Roster {
@@ -25,6 +28,8 @@ pub struct Roster {
     pub index: Arc<CacheIndex>,
     /// Load.
     pub load: Arc<LoadTable>,
+    /// Workers answer without ingest.
+    pub mock: bool,
 }
 
 /// One worker as it is now.
@@ -56,6 +61,8 @@ pub struct WorkerView {
     pub failing: bool,
     /// It has answered nothing yet: while others have, it gets a few requests at a time.
     pub warming: bool,
+    /// How well it is, and what is wrong with it, in words.
+    pub health: Health,
     /// Its load.
     pub load: Load,
     /// Blocks held.
@@ -117,6 +124,7 @@ impl Roster {
             availability: worker.availability,
             failing: member.failing(),
             warming: member.warming(),
+            health: health::health(member, &view, self.mock),
             degraded: lacks.map(Degradation::label).collect(),
             kv_events,
             load: Load {

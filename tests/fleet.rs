@@ -82,6 +82,7 @@ impl Site {
             registry: registry.clone(),
             index: CacheIndex::new(&metrics),
             load: LoadTable::new(Duration::from_secs(1), &metrics),
+            mock: false,
         };
         let fleet = Fleet::new(roster, shutdown.clone());
         registry.await_set(&"later".into());

@@ -80,7 +80,12 @@ impl App {
 
     /// What is shown of the fleet.
     pub(super) fn roster(&self) -> Roster {
-        Roster { registry: self.registry.clone(), index: self.index.clone(), load: self.load.clone() }
+        Roster {
+            registry: self.registry.clone(),
+            index: self.index.clone(),
+            load: self.load.clone(),
+            mock: self.config.mock_mode,
+        }
     }
 
     /// The pipeline, over what is known of the fleet.

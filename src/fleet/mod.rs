@@ -12,7 +12,7 @@ mod worker;
 pub use member::{Member, Served};
 pub use readiness::{Besides, Readiness, readiness};
 pub use registry::{Described, FleetEvent, IdTaken, Registry, Snapshot, diff};
-pub use status::{FAILURES_TO_FAIL, KvState, MISSED_POLLS_TO_FAIL, ModelCard, Status, Turn};
+pub use status::{FAILURES_TO_FAIL, Heard, KvState, MISSED_POLLS_TO_FAIL, ModelCard, Status, Turn};
 pub use worker::{Availability, KvSockets, KvSource, Worker, WorkerSet};
 
 #[cfg(test)]

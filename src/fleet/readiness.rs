@@ -44,16 +44,11 @@ fn lacks(member: &Member, mock: bool) -> Option<String> {
     if member.cordoned() {
         return Some(format!("{name}: cordoned"));
     }
-    if mock {
+    let state = member.status.kv.load();
+    if mock || **state == KvState::LiveOnly {
         return None;
     }
-    match &**member.status.kv.load() {
-        KvState::Synced | KvState::LiveOnly => None,
-        KvState::Unknown => Some(format!("{name}: no KV events yet")),
-        KvState::Replaying => Some(format!("{name}: its KV events are being replayed")),
-        KvState::Disconnected => Some(format!("{name}: its KV-event socket is not reached")),
-        KvState::Evicted(why) => Some(format!("{name}: evicted: {why}")),
-    }
+    state.amiss().map(|amiss| format!("{name}: {amiss}"))
 }
 
 #[cfg(test)]

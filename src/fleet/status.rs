@@ -50,6 +50,27 @@ impl KvState {
             Self::Unknown | Self::Replaying | Self::Disconnected => Some(Degradation::NoKvEvents),
         }
     }
+
+    /// What is amiss, in words; `None`: what the worker holds is known.
+    pub fn amiss(&self) -> Option<String> {
+        match self {
+            Self::Synced => None,
+            Self::LiveOnly => Some("its KV events are live only: blocks from before are not known".into()),
+            Self::Unknown => Some("no KV events yet".into()),
+            Self::Replaying => Some("its KV events are being replayed".into()),
+            Self::Disconnected => Some("its KV-event socket is not reached".into()),
+            Self::Evicted(why) => Some(format!("evicted: {why}")),
+        }
+    }
+}
+
+/// The last live batch of KV events.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// When it came, in milliseconds since the epoch.
+    pub at_ms: u64,
+    /// How long it took from the engine's clock to ours, in milliseconds; clocks that differ make it negative.
+    pub lag_ms: f64,
 }
 
 /// One entry of a worker's `/v1/models`.
@@ -87,6 +108,10 @@ pub struct Status {
     /// Notified by `ingest::scrape` when a scrape shows that the engine computed since the last one, heard by
     /// `ingest::kv`: then events should come too.
     pub kv_expected: Notify,
+    /// Written by `ingest::kv`: the last live batch of events.
+    pub kv_heard: ArcSwapOption<Heard>,
+    /// Written by `ingest::kv`: how often following the events has begun, at first or again.
+    pub kv_begun: AtomicU32,
     /// Written by `ingest::models`; `None` until `/v1/models` has answered.
     pub models: ArcSwapOption<Vec<ModelCard>>,
     /// Written by `ingest::scrape`: the engine sleeps.

@@ -136,7 +136,7 @@ async fn asked<T>(site: Site, ask: impl AsyncFnOnce(&str) -> T) -> T {
     let address = format!("http://{}", listener.local_addr().unwrap());
     let Site { registry, index, load, metrics, decisions, .. } = site;
     let admin = Admin {
-        roster: Roster { registry, index, load },
+        roster: Roster { registry, index, load, mock: false },
         decisions,
         metrics,
         mock_mode: false,

@@ -1,9 +1,13 @@
 //! What the ranks of a worker say of themselves, made into the one `status.kv` of the worker: the worst.
 //!
-//! Owner: `Follower::run`. Invariant: the only writer of `status.kv`, and under one lock, so that two ranks that
+//! Owner: `Follower::run`. Invariant: the only writer of `status.kv` and `kv_begun`, and under one lock, so that two ranks that
 //! change at once leave no state behind that neither is in.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -99,6 +103,9 @@ impl Board {
         let state = worst(known.ranks.values().map(|(state, _)| state)).unwrap_or(&known.without);
         if **self.member.status.kv.load() != *state {
             self.member.status.kv.store(Arc::new(state.clone()));
+            if matches!(state, KvState::Synced | KvState::LiveOnly) {
+                self.member.status.kv_begun.fetch_add(1, Ordering::Relaxed);
+            }
         }
         self.changed.notify_one();
     }

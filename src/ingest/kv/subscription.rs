@@ -3,7 +3,11 @@
 //! Owner: the worker's `Ranks`. Invariant: the only writer of the rank's blocks. Decisions are the machine's; here
 //! is only I/O.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use tokio::{
@@ -23,7 +27,7 @@ use super::{
 };
 use crate::{
     cache::{Applied, CacheWriter},
-    fleet::{KvSockets, KvState, Member},
+    fleet::{Heard, KvSockets, KvState, Member},
 };
 
 /// From one attempt to connect to the next: at first, doubling up to the most. The library itself tries a
@@ -220,6 +224,9 @@ impl Subscriber {
             }
         };
         self.metrics.batches.inc();
+        if self.replay.is_none() {
+            self.heard(batch.ts);
+        }
         for skipped in &batch.skipped {
             self.metrics.skipped(skipped.reason);
         }
@@ -234,6 +241,14 @@ impl Subscriber {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// A live batch came that the engine made at `made`, in seconds since the epoch.
+    fn heard(&self, made: f64) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let heard = Heard { at_ms, lag_ms: (now.as_secs_f64() - made) * 1e3 };
+        self.member.status.kv_heard.store(Some(Arc::new(heard)));
     }
 
     fn enter(&mut self, mode: Mode) {

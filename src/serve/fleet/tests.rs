@@ -12,7 +12,7 @@ use crate::{
     cache::BlockCounts,
     config::Topology,
     fleet::{Availability, KvState},
-    roster::Load,
+    roster::{Health, Load, State},
     types::WorkerId,
 };
 
@@ -40,6 +40,7 @@ fn worker(id: u64, set: &str, running: u8) -> WorkerView {
         availability: Availability::Ready,
         failing: false,
         warming: false,
+        health: Health { state: State::Ok, why: Vec::new() },
         load,
         blocks: BlockCounts::default(),
         degraded: Vec::new(),
