@@ -21,6 +21,8 @@ use super::{DecisionLog, Traces};
 const MOST: usize = 1000;
 /// Candidates that the kept decisions have together: some hundred bytes each.
 const MOST_CANDIDATES: usize = 32_768;
+/// Ends that are kept, also of decisions that are not any more.
+const MOST_ENDS: usize = 4096;
 
 /// A decision that is kept.
 #[derive(Clone, Debug)]
@@ -40,6 +42,17 @@ pub struct Reach {
     pub kept: usize,
     /// When the request of the oldest came.
     pub oldest: Option<SystemTime>,
+}
+
+/// An end that is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ended {
+    /// Counts ends from 1, in their order.
+    pub number: u64,
+    /// Of which decision.
+    pub seq: u64,
+    /// How it ended.
+    pub ending: Ending,
 }
 
 /// Where decisions are told. By default they are only remembered.
@@ -62,6 +75,8 @@ struct Ring {
     last: u64,
     candidates: usize,
     kept: VecDeque<Kept>,
+    last_end: u64,
+    ends: VecDeque<Ended>,
 }
 
 impl Decisions {
@@ -102,6 +117,12 @@ impl Decisions {
             traces.ended(response, &ending);
         }
         let mut ring = self.ring.lock();
+        ring.last_end += 1;
+        let end = Ended { number: ring.last_end, seq, ending };
+        ring.ends.push_back(end);
+        if ring.ends.len() > MOST_ENDS {
+            ring.ends.pop_front();
+        }
         let first = ring.kept.front().map_or(u64::MAX, |kept| kept.seq);
         let at = seq.checked_sub(first).and_then(|at| usize::try_from(at).ok());
         if let Some(kept) = at.and_then(|at| ring.kept.get_mut(at)) {
@@ -124,6 +145,15 @@ impl Decisions {
         Reach { kept: ring.kept.len(), oldest: ring.kept.front().map(|kept| kept.record.at) }
     }
 
+    /// The ends after that number that are kept, oldest first.
+    pub fn ended_after(&self, number: u64) -> Vec<Ended> {
+        let ring = self.ring.lock();
+        let mut newer: Vec<_> =
+            ring.ends.iter().rev().take_while(|end| end.number > number).copied().collect();
+        newer.reverse();
+        newer
+    }
+
     /// The latest decisions over requests of that id, newest first.
     pub fn of_request(&self, id: &str) -> Vec<Kept> {
         let (id, ring) = (brief(id), self.ring.lock());
@@ -136,7 +166,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::types::{ErrorKind, Outcome, Rejection, Stages};
+    use crate::types::{ErrorKind, Outcome, Rejection, Stages, WorkerId};
 
     fn record(id: &str) -> Record {
         Record {
@@ -155,7 +185,8 @@ mod tests {
     }
 
     fn ending(outcome: Outcome) -> Ending {
-        Ending { outcome, ttft: None, took: Duration::ZERO, usage: None }
+        let (predicted, served_by) = (Duration::ZERO, Some(WorkerId(1)));
+        Ending { outcome, ttft: None, predicted, served_by, took: Duration::ZERO, usage: None }
     }
 
     #[test]
@@ -176,11 +207,23 @@ mod tests {
     fn an_end_is_told_of_the_decision_that_it_is_of() {
         let decisions = Decisions::default();
         let (one, other) = (decisions.decided(record("a")), decisions.decided(record("a")));
+        let after = other.seq + 1;
         decisions.ended(one, ending(Outcome::Failed));
         decisions.ended(Told::default(), ending(Outcome::Cancelled));
-        let later = Told { seq: other.seq + 1, response: None };
-        decisions.ended(later, ending(Outcome::Cancelled));
+        decisions.ended(Told { seq: after, response: None }, ending(Outcome::Cancelled));
         let ends: Vec<_> = decisions.after(0, 9).iter().map(|kept| kept.ending).collect();
         assert_eq!(ends, [Some(ending(Outcome::Failed)), None]);
+        let told: Vec<_> = decisions.ended_after(1).iter().map(|end| (end.number, end.seq)).collect();
+        assert_eq!(told, [(2, 0), (3, after)]);
+    }
+
+    #[test]
+    fn ends_outlive_their_decisions_up_to_a_bound() {
+        let decisions = Decisions::default();
+        for seq in 0..MOST_ENDS as u64 + 5 {
+            decisions.ended(Told { seq, response: None }, ending(Outcome::Completed));
+        }
+        let told = decisions.ended_after(0);
+        assert_eq!((told.len(), told[0].number, told[0].seq), (MOST_ENDS, 6, 5));
     }
 }

@@ -19,11 +19,11 @@ use prometheus::{
 };
 
 pub use decision_log::{DecisionLog, LogOptions, LogStopped, LogTarget, LogWriter};
-pub use decisions::{Decisions, Kept, Reach, Told};
+pub use decisions::{Decisions, Ended, Kept, Reach, Told};
 pub use log::{LogFilter, LogFilterError};
 pub use names::{NONE, Names, OTHER};
 pub use process::{register as register_process, version};
-pub use shown::{Shown, ShownKept, shown_time};
+pub use shown::{Shown, ShownEnding, ShownKept, shown_time};
 pub use traces::{SpanExporter, TraceError, TraceOptions, TraceProtocol, Traces};
 
 /// Where metrics are registered and rendered. Cheap to clone.

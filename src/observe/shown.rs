@@ -10,7 +10,9 @@ use std::{
 
 use serde::{Serialize, Serializer};
 
-use crate::types::{Decision, Ending, Outcome, Record, Rejection, Ruled, Stages, TraceParent, Usage};
+use crate::types::{
+    Decision, Ending, Outcome, Record, Rejection, Ruled, Stages, TraceParent, Usage, WorkerId,
+};
 
 use super::Kept;
 
@@ -53,10 +55,13 @@ pub struct ShownKept<'r> {
     ending: Option<ShownEnding>,
 }
 
+/// How the request of a decision ended.
 #[derive(Serialize)]
-struct ShownEnding {
+pub struct ShownEnding {
     outcome: Outcome,
     ttft_ms: Option<f64>,
+    /// `worker_id_num` of who served it: another than was picked, where the proxy fell back.
+    served_by: Option<WorkerId>,
     took_ms: f64,
     usage: Option<Usage>,
 }
@@ -90,13 +95,15 @@ impl<'r> From<&'r Record> for Shown<'r> {
 
 impl<'r> From<&'r Kept> for ShownKept<'r> {
     fn from(kept: &'r Kept) -> Self {
-        let ending = kept.ending.map(|Ending { outcome, ttft, took, usage }| ShownEnding {
-            outcome,
-            ttft_ms: ttft.map(millis),
-            took_ms: millis(took),
-            usage,
-        });
-        Self { seq: kept.seq, shown: Shown::from(&*kept.record), ending }
+        Self { seq: kept.seq, shown: Shown::from(&*kept.record), ending: kept.ending.map(Into::into) }
+    }
+}
+
+impl From<Ending> for ShownEnding {
+    fn from(ending: Ending) -> Self {
+        // What was predicted the decision shows.
+        let Ending { outcome, ttft, predicted: _, served_by, took, usage } = ending;
+        Self { outcome, ttft_ms: ttft.map(millis), served_by, took_ms: millis(took), usage }
     }
 }
 

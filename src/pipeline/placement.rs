@@ -64,6 +64,8 @@ struct Live {
     decisions: Arc<Decisions>,
     told: Told,
     ttft: Option<Duration>,
+    /// Until the first token.
+    predicted: Duration,
 }
 
 impl Placement {
@@ -87,6 +89,8 @@ impl Placement {
             decisions: pipeline.rooms.decisions.clone(),
             told: Told::default(),
             ttft: None,
+            predicted: Duration::try_from_secs_f64(decision.primary().prediction.ttft_ms / 1e3)
+                .unwrap_or(Duration::MAX),
         };
         let mut placement = Self::unreserved(Arc::new(decision));
         placement.live = Some(Box::new(live));
@@ -208,11 +212,20 @@ impl Reserved {
 
 impl Live {
     fn ended(&mut self, outcome: Outcome, usage: Option<Usage>) {
-        let ending = Ending { outcome, ttft: self.ttft, took: self.decided_at.elapsed(), usage };
+        let member = match &self.reserved {
+            Reserved::Worker(member, _) => Some(member),
+            Reserved::Provider(_) => None,
+        };
+        let ending = Ending {
+            outcome,
+            ttft: self.ttft,
+            predicted: self.predicted,
+            served_by: member.map(|member| member.worker.id),
+            took: self.decided_at.elapsed(),
+            usage,
+        };
         self.metrics.ended(&self.who, &self.workerset, (&ending, self.began.elapsed()));
-        if let Reserved::Worker(member, _) = &self.reserved {
-            member.status.count(outcome);
-        }
+        member.iter().for_each(|member| member.status.count(outcome));
         self.decisions.ended(mem::take(&mut self.told), ending);
     }
 

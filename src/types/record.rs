@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Decision, Degradation, Outcome, Rejection, TraceParent, Usage};
+use super::{Decision, Degradation, Outcome, Rejection, TraceParent, Usage, WorkerId};
 
 /// A part of the way to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -161,6 +161,10 @@ pub struct Ending {
     pub outcome: Outcome,
     /// From the decision to the first token, of streamed answers.
     pub ttft: Option<Duration>,
+    /// The time to first token that the pick was made on.
+    pub predicted: Duration,
+    /// The worker that served it; none: a provider did.
+    pub served_by: Option<WorkerId>,
     /// From the decision to the end.
     pub took: Duration,
     /// What it used, where that was seen.

@@ -50,6 +50,7 @@ impl Site {
             registry: registry.clone(),
             index: CacheIndex::new(&metrics),
             load: LoadTable::new(Duration::from_secs(1), &metrics),
+            mock: false,
         };
         let admin = Admin {
             roster,

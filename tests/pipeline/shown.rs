@@ -9,7 +9,7 @@ use std::{
 
 use kinference::{
     admin::{self, Admin},
-    observe::{Kept, Shown, ShownKept},
+    observe::{Kept, LogFilter, Shown, ShownKept},
     pipeline::Incoming,
     roster::Roster,
     types::{Ending, Outcome, Record, Stage, Stages, Took, Usage},
@@ -17,6 +17,7 @@ use kinference::{
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
 
 use crate::site::{BLOCK, MODEL, Site, call, profile, prompt};
 
@@ -135,7 +136,10 @@ async fn asked<T>(site: Site, ask: impl AsyncFnOnce(&str) -> T) -> T {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let Site { registry, index, load, metrics, decisions, .. } = site;
+    let (_filter, log) = LogFilter::new(EnvFilter::new("info"));
     let admin = Admin {
+        log,
+        reaches_providers: Arc::default(),
         roster: Roster { registry, index, load, mock: false },
         decisions,
         metrics,

@@ -82,7 +82,7 @@ pub(super) fn response(record: &Record, place: &Place, id: u64) -> Option<Box<Sp
 }
 
 /// Ends the span of a response.
-pub(super) fn end(span: &mut Span, Ending { outcome, ttft, took, usage }: &Ending) {
+pub(super) fn end(span: &mut Span, Ending { outcome, ttft, took, usage, .. }: &Ending) {
     let begin = span.start_time_unix_nano;
     span.end_time_unix_nano = begin + length(*took);
     span.events.extend(ttft.map(|ttft| Event {

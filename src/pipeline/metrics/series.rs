@@ -177,6 +177,8 @@ mod tests {
         Ending {
             outcome: Outcome::Completed,
             ttft: ttft_ms.map(Duration::from_millis),
+            predicted: Duration::ZERO,
+            served_by: None,
             took: Duration::from_millis(1200),
             usage: Some(Usage { completion_tokens: tokens, ..Usage::default() }),
         }

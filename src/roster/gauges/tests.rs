@@ -36,7 +36,7 @@ fn fleet(workers: Vec<Worker>) -> (Roster, Metrics) {
     let registry = Arc::<Registry>::default();
     registry.replace_set("s", workers).unwrap();
     let load = LoadTable::new(Duration::from_secs(1), &metrics);
-    let roster = Roster { registry, index: CacheIndex::new(&metrics), load };
+    let roster = Roster { registry, index: CacheIndex::new(&metrics), load, mock: false };
     roster.clone().register(&metrics);
     (roster, metrics)
 }
