@@ -18,7 +18,7 @@ use crate::{
     config::Config,
     files::{self, FromFiles},
     policy::{
-        Resource,
+        Notices, Resource,
         manifests::{self, Remark, Severity},
     },
 };
@@ -147,6 +147,7 @@ pub struct PolicyFiles {
     /// What was taken over.
     texts: Option<Texts>,
     to: watch::Sender<AllDeclared>,
+    notices: Notices,
     instruments: Instruments,
 }
 
@@ -157,10 +158,10 @@ impl PolicyFiles {
     /// Everything that is wrong with them.
     pub(super) async fn load(
         config: &Config,
-        instruments: Instruments,
+        (notices, instruments): (Notices, Instruments),
     ) -> Result<(Self, watch::Receiver<AllDeclared>), FileErrors> {
         let (to, declared) = watch::channel(AllDeclared::default());
-        let mut files = Self { given: Given::of(config), texts: None, to, instruments };
+        let mut files = Self { given: Given::of(config), texts: None, to, notices, instruments };
         files.load_once().await?;
         Ok((files, declared))
     }
@@ -187,11 +188,14 @@ impl FromFiles for PolicyFiles {
     }
 
     async fn load(&mut self) -> Result<(), String> {
-        self.load_once().await.map_err(|error| error.to_string())
+        self.load_once().await.map_err(|error| error.to_string())?;
+        self.notices.taken_over();
+        Ok(())
     }
 
     fn refused(&self, why: &str) {
         self.instruments.count(Change::Refused);
+        self.notices.refuse(why);
         tracing::error!(error = why, "the policy files can't be used: what was in force stays");
     }
 }

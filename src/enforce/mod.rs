@@ -35,7 +35,7 @@ use crate::{
     load::Providers,
     observe::Metrics,
     pipeline::PoliciesInForce,
-    policy::{InForce, Known, Secrets, Standing, compile::Policies},
+    policy::{InForce, Known, Notices, Secrets, Standing, compile::Policies},
 };
 
 /// What there is besides policies, and where they go.
@@ -63,9 +63,9 @@ pub struct Enforcer {
     policies: Arc<Policies>,
     known: Arc<AtomicBool>,
     reaches_providers: Arc<AtomicBool>,
-    /// Where resources stand but for credentials, and where they stand.
+    /// Where resources stand but for credentials.
     sound: Vec<Standing>,
-    standings: Vec<Standing>,
+    notices: Notices,
     news: News,
     instruments: Instruments,
 }
@@ -82,6 +82,7 @@ struct Sources {
 /// The files of the configuration, read, and the metrics of policies.
 pub struct Declarations {
     files: watch::Receiver<AllDeclared>,
+    notices: Notices,
     instruments: Instruments,
 }
 
@@ -92,15 +93,16 @@ impl Declarations {
     /// Everything that is wrong with them.
     pub async fn load(config: &Config, metrics: &Metrics) -> Result<(Self, PolicyFiles), FileErrors> {
         let instruments = Instruments::new(metrics);
-        let (followed, files) = PolicyFiles::load(config, instruments.clone()).await?;
-        Ok((Self { files, instruments }, followed))
+        let notices = Notices::default();
+        let (followed, files) = PolicyFiles::load(config, (notices.clone(), instruments.clone())).await?;
+        Ok((Self { files, notices, instruments }, followed))
     }
 }
 
 impl Enforcer {
     /// Puts in force what is known now.
     pub fn new(declarations: Declarations, cluster: Option<PolicyKinds>, realm: Realm) -> Self {
-        let Declarations { files, instruments } = declarations;
+        let Declarations { files, notices, instruments } = declarations;
         // Nothing yet, which is not the same as no policies: a pool that is named is not there.
         realm.to.store(Some(Arc::default()));
         let mut enforcer = Self {
@@ -114,7 +116,7 @@ impl Enforcer {
             known: Arc::default(),
             reaches_providers: Arc::default(),
             sound: Vec::new(),
-            standings: Vec::new(),
+            notices,
             news: News::default(),
             instruments,
         };
@@ -130,6 +132,11 @@ impl Enforcer {
     /// Whether a pool has a provider that requests can be sent to, as far as its credential goes.
     pub fn reaches_providers(&self) -> Arc<AtomicBool> {
         self.reaches_providers.clone()
+    }
+
+    /// Where everything stands, now and later.
+    pub fn notices(&self) -> Notices {
+        self.notices.clone()
     }
 
     /// Follows every change, for ever.
@@ -165,7 +172,7 @@ impl Enforcer {
         }
         self.stand(new, of_files);
         if let Some(cluster) = &mut self.cluster {
-            cluster.say(self.standings.get(of_files..).unwrap_or_default());
+            cluster.say(self.notices.standings().get(of_files..).unwrap_or_default());
         }
     }
 
@@ -197,10 +204,10 @@ impl Enforcer {
         }
         let reached = self.policies.providers().any(|provider| provider.target(secrets).is_ok());
         self.reaches_providers.store(reached, Ordering::Relaxed);
-        if new || standings != self.standings {
+        if new || standings != *self.notices.standings() {
             self.instruments.stand(&standings);
             self.news.tell((&standings, of_files), &self.instruments);
-            self.standings = standings;
+            self.notices.stand(standings);
         }
     }
 

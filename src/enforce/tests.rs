@@ -23,6 +23,7 @@ struct Site {
     secrets: Secrets,
     reaches_providers: Arc<AtomicBool>,
     metrics: Metrics,
+    notices: Notices,
     _tasks: JoinSet<Infallible>,
 }
 
@@ -56,10 +57,11 @@ impl Site {
         let enforcer = Enforcer::new(declarations, None, realm);
         let reaches_providers = enforcer.reaches_providers();
         assert!(enforcer.known().load(Ordering::Relaxed));
+        let notices = enforcer.notices();
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(files));
         tasks.spawn(enforcer.run());
-        Self { dir, to, registry, secrets, reaches_providers, metrics, _tasks: tasks }
+        Self { dir, to, registry, secrets, reaches_providers, metrics, notices, _tasks: tasks }
     }
 
     fn models(&self) -> Vec<String> {
@@ -101,8 +103,13 @@ async fn an_edit_is_in_force_soon_and_a_broken_one_never() {
     site.until("the refusal", |site| site.metric("kinference_policy_changes_total{outcome=\"refused\"} 1"))
         .await;
     assert_eq!(site.models(), ["new", "more"]);
+    let refused = site.notices.refused().unwrap();
+    assert!(refused.contains("a.yaml:1:"), "{refused}");
     site.write("a.yaml", &pool("a", "newer"));
     site.until("it is sound again", |site| site.models() == ["newer", "more"]).await;
+    site.until("no refusal is left", |site| site.notices.refused().is_none()).await;
+    let stands: Vec<_> = site.notices.standings().iter().map(|one| one.key.name.to_string()).collect();
+    assert_eq!(stands, ["a", "b"]);
     fs::remove_file(site.dir.path().join("b.yaml")).unwrap();
     site.until("a file that went", |site| site.models() == ["newer"]).await;
     assert!(site.metric("kinference_policy_resources{kind=\"InferencePool\",standing=\"in_force\"} 1"));

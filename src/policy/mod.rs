@@ -10,6 +10,7 @@ pub mod eval; // which rule decides, and what its steps make of the candidates
 mod expression; // CEL
 mod in_force; // the last sound version of each resource
 pub mod manifests; // files of resources, with lines
+mod notices; // where everything stands, for whoever shows it
 mod problem;
 mod resource;
 mod secrets; // credentials of providers
@@ -18,6 +19,7 @@ mod when; // conditions in CEL
 mod schema; // what schemas say, without an API server
 
 pub use in_force::InForce;
+pub use notices::Notices;
 pub use problem::{FieldPath, Problem, in_one_line};
 pub use resource::{Resource, read, validate};
 pub use secrets::{Known, NoSecret, Secret, SecretKey, Secrets};
