@@ -20,7 +20,7 @@ help: ## What there is to make
 NEXTEST := if cargo nextest --version >/dev/null 2>&1; then nextest=(cargo nextest); else nextest=($$($(TOOL) cargo-nextest) nextest); fi
 
 .PHONY: test
-test: ## All tests, with the real Envoy, grpcurl, helm, kubectl and promtool
+test: ## All tests, with the real Envoy, grpcurl, helm, kubectl and promtool, and Chromium if it is there
 	@envoy=$$($(TOOL) envoy); \
 	grpcurl=$$($(TOOL) grpcurl); \
 	helm=$$($(TOOL) helm); \

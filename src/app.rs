@@ -34,7 +34,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admin::{self, Admin},
+    admin::{self, Admin, Dashboard},
     cache::CacheIndex,
     config::{Config, Profile, load_workers},
     enforce,
@@ -196,6 +196,7 @@ impl App {
         self.spawn_discovery(desk.clone(), &mut tasks).await?;
         let pipeline = self.pipeline();
         let policies = self.spawn_policies((desk, &pipeline), &mut tasks).await?;
+        let in_force = pipeline.policies().clone();
         self.spawn_upkeep(&mut tasks);
         mem::take(&mut self.telling).spawn(&mut tasks);
         let (ready, is_ready) = watch::channel(false);
@@ -222,7 +223,17 @@ impl App {
                 reaches_providers: policies.reach_providers,
                 watches: self.kubernetes.map(|kubernetes| kubernetes.watches),
                 log: self.log,
+                dashboard: Dashboard {
+                    replica: self.replica,
+                    max_workers: self.config.dashboard_max_workers as usize,
+                    policies: in_force,
+                    notices: policies.notices,
+                    ..Dashboard::default()
+                },
             };
+            let admin = Arc::new(admin);
+            let followed = admin.clone();
+            tasks.spawn(async move { ("dashboard", tasks::never(admin::follow(followed).await)) });
             tasks.spawn(async move { ("admin", admin::run(listener, admin).await.map_err(Into::into)) });
         }
         tokio::select! {

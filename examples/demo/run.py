@@ -119,6 +119,7 @@ def invite(urls):
 Still up, until Ctrl-C:
   inference through Kinference  {urls["kinference"]}
   inference at random           {urls["random"]}
+  the dashboard                 {urls["admin"]}/
   metrics                       {urls["admin"]}/metrics
   the fleet                     {urls["admin"]}/api/fleet
   Envoy                         {urls["envoy"]}

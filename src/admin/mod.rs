@@ -1,8 +1,10 @@
-//! HTTP for operators on `admin_listen`: `/metrics`, `/readyz`, `/livez`, `/api/fleet`, `/api/decisions`, and the changes of
-//! `writes`.
+//! HTTP for operators on `admin_listen`: the dashboard at `/`, `/metrics`, `/readyz`, `/livez` and `/api`; what changes
+//! anything is in `writes`.
 
+mod dashboard;
 mod decisions;
 mod guard;
+mod live;
 mod writes;
 
 use std::{
@@ -34,6 +36,9 @@ use crate::{
     roster::Roster,
 };
 
+pub use dashboard::Dashboard;
+pub use live::run as follow;
+
 /// What the admin endpoints show.
 pub struct Admin {
     /// The fleet.
@@ -54,6 +59,8 @@ pub struct Admin {
     pub watches: Option<Watches>,
     /// What is logged.
     pub log: LogFilter,
+    /// What only the dashboard shows.
+    pub dashboard: Dashboard,
 }
 
 /// What `/readyz` answers.
@@ -69,7 +76,7 @@ struct Answer {
 ///
 /// # Errors
 /// The listener failed.
-pub async fn run(listener: TcpListener, admin: Admin) -> std::io::Result<Infallible> {
+pub async fn run(listener: TcpListener, admin: Arc<Admin>) -> std::io::Result<Infallible> {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/readyz", get(readyz))
@@ -77,8 +84,10 @@ pub async fn run(listener: TcpListener, admin: Admin) -> std::io::Result<Infalli
         .route("/api/fleet", get(fleet_snapshot))
         .route("/api/decisions", get(decisions::latest))
         .route("/api/decisions/{*request_id}", get(decisions::of_request))
+        .route("/api/events", get(live::events))
         .merge(writes::routes())
-        .with_state(Arc::new(admin));
+        .merge(dashboard::assets())
+        .with_state(admin);
     axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Err(std::io::Error::other("the admin listener closed"))
 }
@@ -88,24 +97,31 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 }
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    let registry = &admin.roster.registry;
-    let providers = admin.reaches_providers.load(Ordering::Relaxed);
-    let mut readiness = readiness(registry, Besides { mock: admin.mock_mode, providers });
-    if registry.snapshot().is_empty() {
-        readiness.reasons.extend(registry.sought().map(|sought| format!("looked for: {sought}")));
+    let answer = admin.answer();
+    let status = if answer.readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(answer))
+}
+
+impl Admin {
+    /// What `/readyz` answers now.
+    fn answer(&self) -> Answer {
+        let registry = &self.roster.registry;
+        let providers = self.reaches_providers.load(Ordering::Relaxed);
+        let mut readiness = readiness(registry, Besides { mock: self.mock_mode, providers });
+        if registry.snapshot().is_empty() {
+            readiness.reasons.extend(registry.sought().map(|sought| format!("looked for: {sought}")));
+        }
+        if !self.policies_known.load(Ordering::Relaxed) {
+            readiness.ready = false;
+            readiness.reasons.push("policies have not been listed yet".into());
+        }
+        if self.draining.load(Ordering::Relaxed) {
+            readiness.ready = false;
+            readiness.reasons.insert(0, "shutting down".into());
+        }
+        let watches = self.watches.as_ref().map(Watches::report).unwrap_or_default();
+        Answer { readiness, behind: watches.iter().filter_map(behind).collect() }
     }
-    if !admin.policies_known.load(Ordering::Relaxed) {
-        readiness.ready = false;
-        readiness.reasons.push("policies have not been listed yet".into());
-    }
-    if admin.draining.load(Ordering::Relaxed) {
-        readiness.ready = false;
-        readiness.reasons.insert(0, "shutting down".into());
-    }
-    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let watches = admin.watches.as_ref().map(Watches::report).unwrap_or_default();
-    let behind = watches.iter().filter_map(behind).collect();
-    (status, Json(Answer { readiness, behind }))
 }
 
 /// What is wrong with a watch, and for how long, in seconds.

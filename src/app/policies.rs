@@ -9,7 +9,7 @@ use crate::{
     files,
     kubernetes::{self, PolicyKinds, StatusDesk, watch_policy},
     pipeline::Pipeline,
-    policy::Secrets,
+    policy::{Notices, Secrets},
 };
 
 use super::{
@@ -19,12 +19,14 @@ use super::{
 };
 
 /// What others ask of the policies in force.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Policies {
     /// All that is declared has been known.
     pub known: Arc<AtomicBool>,
     /// A pool has a provider that requests can be sent to.
     pub reach_providers: Arc<AtomicBool>,
+    /// Where everything stands that is declared.
+    pub notices: Notices,
 }
 
 impl App {
@@ -39,7 +41,7 @@ impl App {
     ) -> anyhow::Result<Policies> {
         let config = &self.config;
         if !config.policy.enabled {
-            return Ok(Policies { known: Arc::new(true.into()), reach_providers: Arc::default() });
+            return Ok(Policies { known: Arc::new(true.into()), ..Policies::default() });
         }
         let loaded = Declarations::load(config, &self.metrics).await;
         let (declarations, files) = loaded.context("the policy files can't be used")?;
@@ -55,7 +57,11 @@ impl App {
             to: pipeline.policies().clone(),
         };
         let enforcer = Enforcer::new(declarations, cluster, realm);
-        let policies = Policies { known: enforcer.known(), reach_providers: enforcer.reaches_providers() };
+        let policies = Policies {
+            known: enforcer.known(),
+            reach_providers: enforcer.reaches_providers(),
+            notices: enforcer.notices(),
+        };
         tasks.spawn(async move { ("policies", never(enforcer.run().await)) });
         self.spawn_secrets(pipeline.secrets().clone(), tasks);
         Ok(policies)

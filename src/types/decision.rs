@@ -79,6 +79,24 @@ impl Degradation {
             Self::LiveOnly => "live_only",
         }
     }
+
+    /// What it means, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::NotInference => "no inference call: routed on load alone",
+            Self::UnknownEncoding => "the body's encoding is not known: routed on load alone",
+            Self::TokenizeFailed => "the prompt could not be tokenized: routed on load alone",
+            Self::Deadline => "tokenizing took too long: routed on load alone",
+            Self::BodyUnseen => "the body came after the decision: routed on load alone",
+            Self::UnknownSalt => "part of the prompt earns no cache credit: what salts it is not known",
+            Self::StickyMiss => "the worker that made the response is not known any more",
+            Self::PoolUnknown => "names a pool while policies are off: routed on load alone",
+            Self::NoMetrics => "the worker's load was never scraped: counted as zero",
+            Self::StaleMetrics => "the worker's load is old: the worst of the fleet is assumed",
+            Self::NoKvEvents => "the worker sends no KV events: what it holds is not known",
+            Self::LiveOnly => "the worker's KV events were not replayed: older blocks are not known",
+        }
+    }
 }
 
 /// Why a worker or a provider was no candidate.

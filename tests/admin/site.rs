@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kinference::{
-    admin::{self, Admin, CHANGE_HEADER},
+    admin::{self, Admin, CHANGE_HEADER, Dashboard},
     cache::CacheIndex,
     config::{Profile, Topology},
     fleet::{Availability, KvSource, KvState, Member, Registry, Worker, WorkerSet},
@@ -62,11 +62,14 @@ impl Site {
             decisions: Arc::default(),
             watches: None,
             log,
+            dashboard: Dashboard::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let mut serving = JoinSet::new();
-        serving.spawn(async move { admin::run(listener, admin).await.map(|never| match never {}).unwrap() });
+        serving.spawn(async move {
+            admin::run(listener, Arc::new(admin)).await.map(|never| match never {}).unwrap()
+        });
         let site = Self { registry, address, _log: layer, _serving: serving };
         site.replace(workers);
         site

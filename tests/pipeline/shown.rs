@@ -8,7 +8,7 @@ use std::{
 };
 
 use kinference::{
-    admin::{self, Admin},
+    admin::{self, Admin, Dashboard},
     observe::{Kept, LogFilter, Shown, ShownKept},
     pipeline::Incoming,
     roster::Roster,
@@ -147,9 +147,10 @@ async fn asked<T>(site: Site, ask: impl AsyncFnOnce(&str) -> T) -> T {
         draining: Arc::default(),
         policies_known: Arc::new(AtomicBool::new(true)),
         watches: None,
+        dashboard: Dashboard::default(),
     };
     tokio::select! {
-        ended = admin::run(listener, admin) => panic!("{ended:?}"),
+        ended = admin::run(listener, Arc::new(admin)) => panic!("{ended:?}"),
         answer = ask(&address) => answer,
     }
 }

@@ -1,0 +1,121 @@
+//! Requests through the native API, as a gateway would send them: a pick, the engine's streamed answer, what became of it.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use kinference::serve::proto::{
+    BodyHead, Completed, FirstToken, InlineBody, ObserveRequest, PickRequest, observe_request::Event,
+    pick_request::Prompt, picker_client::PickerClient,
+};
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use serde_json::{Value, json};
+use tonic::{Code, transport::Channel};
+
+use crate::usage::UsageReader;
+
+const PATH: &str = "/v1/completions";
+/// What the engines call their model.
+const MODEL: &str = "tiny";
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub tenant: String,
+    pub pool: String,
+    pub model: String,
+    pub tokens: Vec<u32>,
+    pub answer: u32,
+}
+
+impl Ask {
+    pub fn of(tokens: Vec<u32>) -> Self {
+        Self { tenant: String::new(), pool: String::new(), model: MODEL.into(), tokens, answer: 4 }
+    }
+
+    fn body(&self) -> Value {
+        let options = json!({"include_usage": true});
+        json!({"model": MODEL, "prompt": self.tokens, "max_tokens": self.answer, "stream": true, "stream_options": options})
+    }
+}
+
+/// A client of a server, and of the engines that it picks.
+#[derive(Clone)]
+pub struct Gateway {
+    picker: PickerClient<Channel>,
+    engines: reqwest::Client,
+}
+
+impl Gateway {
+    pub async fn to(grpc: &str) -> Self {
+        let picker = PickerClient::connect(format!("http://{grpc}")).await.unwrap();
+        Self { picker, engines: reqwest::Client::new() }
+    }
+
+    /// Whether it was answered: who is turned away is not, nor is one whose engine is gone.
+    pub async fn ask(&mut self, ask: &Ask) -> bool {
+        let head = BodyHead { path: PATH.into(), ..BodyHead::default() };
+        let request = PickRequest {
+            prompt: Some(Prompt::Body(InlineBody {
+                head: Some(head),
+                body: ask.body().to_string().into_bytes(),
+            })),
+            model: ask.model.clone(),
+            tenant: ask.tenant.clone(),
+            inference_pool: ask.pool.clone(),
+            ..PickRequest::default()
+        };
+        let picked = match self.picker.pick(request).await {
+            Ok(picked) => picked.into_inner(),
+            Err(status) => {
+                assert_ne!(status.code(), Code::Internal, "{status}");
+                return false;
+            }
+        };
+        let url = format!("http://{}{PATH}", picked.endpoint);
+        let Ok(response) = self.engines.post(url).json(&ask.body()).send().await else { return false };
+        let (mut chunks, mut usage, mut first) = (response.bytes_stream(), UsageReader::new(true), true);
+        while let Some(chunk) = chunks.next().await {
+            let Ok(chunk) = chunk else { return false };
+            usage.feed(&chunk);
+            if std::mem::take(&mut first) {
+                self.observe(&picked.pick_id, Event::FirstToken(FirstToken {})).await;
+            }
+        }
+        let (usage, response_id) = (usage.found(), String::new());
+        self.observe(&picked.pick_id, Event::Completed(Completed { usage, response_id })).await;
+        true
+    }
+
+    async fn observe(&mut self, pick_id: &str, event: Event) {
+        let told = ObserveRequest { pick_id: pick_id.into(), event: Some(event) };
+        self.picker.observe(told).await.unwrap();
+    }
+
+    /// A client that asks for ever: long shared prefixes, some of them more than others, for several tenants.
+    pub async fn keep_asking(mut self, seed: u64, tenants: &[&str]) {
+        let mut rng = StdRng::seed_from_u64(seed);
+        loop {
+            // The lower of two: the first prefixes are the popular ones.
+            let prefix = rng.random_range(0..12u32).min(rng.random_range(0..12));
+            let own = rng.random_range(30..700);
+            let shared = (0..1500).map(|at| 10 + (prefix * 131 + at * 7) % 400);
+            let mut tokens: Vec<u32> = shared.collect();
+            tokens.extend((0..own).map(|_| rng.random_range(10..400u32)));
+            let known = rng.random_bool(0.99);
+            let ask = Ask {
+                tenant: tenants.choose(&mut rng).copied().unwrap_or_default().into(),
+                pool: "chat".into(),
+                model: if known { "assistant" } else { "assistant-next" }.into(),
+                tokens,
+                answer: rng.random_range(5..80),
+            };
+            self.ask(&ask).await;
+            tokio::time::sleep(Duration::from_millis(rng.random_range(50..1200))).await;
+        }
+    }
+}
+
+/// So many tokens that no other request begins with.
+pub fn tokens(from: u32, count: u32) -> Vec<u32> {
+    (0..count).map(|at| 10 + (from * 101 + at * 13) % 400).collect()
+}
