@@ -97,7 +97,7 @@ async fn what_happens_shows_within_two_seconds_and_why() {
     let announced = page.text("#announce").await;
     assert!(announced.starts_with("w0 is well again"), "{announced}");
 
-    write(dir.path(), &POLICIES.replace("queueLength", "queueLenght"));
+    write(dir.path(), &POLICIES.replace("queueLength", "queueLengths"));
     let script =
         |words: &str| format!("return document.getElementById('banners').innerText.includes('{words}')");
     page.until("the policy is refused", SOON, &script("did you mean `queueLength`?")).await;
@@ -259,6 +259,16 @@ async fn everything_is_reached_by_keyboard() {
         seen.push(found[0].as_u64().unwrap());
     }
     assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+
+    busy.run("document.getElementById('search').focus()").await;
+    page.browser.press("W1").await;
+    let found = "const rows = [...document.getElementById('fleet').tBodies[0].rows]; \
+                 return rows.map((row) => row.dataset.worker).join() === 'w1' \
+                 && document.getElementById('fleet-note').innerText.includes('1 of 2 match')";
+    page.until("the one that was searched for is shown", SOON, found).await;
+    page.browser.press("x").await;
+    let none = "return document.getElementById('fleet-empty').innerText === 'No worker matches “w1x”.'";
+    page.until("that there is none is said", SOON, none).await;
     page.is_quiet().await;
 }
 

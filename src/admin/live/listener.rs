@@ -166,6 +166,7 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::{super::frame::Entry, *};
@@ -214,8 +215,8 @@ mod tests {
     #[test]
     fn an_end_is_told_once_to_who_was_told_the_decision() {
         let mut listener = Listener::new("", 2);
-        let mut frame = Frame::default();
-        frame.decisions = [entry(4, Some("early")), entry(5, None)].into();
+        let decisions = [entry(4, Some("early")), entry(5, None)].into();
+        let mut frame = Frame { decisions, ..Frame::default() };
         let first = told(&mut listener, &frame);
         assert_eq!(first["decisions"], json!([{"seq": 4}, {"seq": 5}]));
         assert_eq!(first["ended"], json!([{"seq": 4, "ending": "early"}]));
@@ -234,5 +235,44 @@ mod tests {
         frame.buckets.remove(&1);
         frame.buckets.insert(2, bucket(20));
         assert_eq!(told(&mut listener, &frame)["buckets"], json!([20]));
+    }
+
+    /// What a client holds who applies everything that it was told.
+    fn apply(held: &mut BTreeMap<u64, Value>, told: &Value) {
+        let all = |name: &str| told[name].as_array().cloned().unwrap_or_default();
+        all("removed").iter().for_each(|id| assert!(held.remove(&id.as_u64().unwrap()).is_some()));
+        all("workers").into_iter().for_each(|worker| {
+            held.insert(worker["id"].as_u64().unwrap(), worker);
+        });
+    }
+
+    proptest! {
+        /// Also to a listener that skips frames.
+        #[test]
+        fn what_is_told_adds_up(
+            steps in proptest::collection::vec((proptest::collection::btree_map(0..6u64, 0..3u8, 0..6), any::<bool>()), 1..20),
+            most in 1..4usize,
+        ) {
+            let (mut listener, mut held) = (Listener::new("", most), BTreeMap::new());
+            let states = [State::Ok, State::Degraded, State::Out];
+            for (workers, looks) in steps {
+                let rows = workers.iter().map(|(id, state)| {
+                    let json = json(&json!({"id": id, "state": state})).unwrap();
+                    let words = String::new();
+                    Arc::new(Row { id: WorkerId(*id), state: states[usize::from(*state)], words, json })
+                });
+                let frame = Frame { workers: rows.collect(), ..Frame::default() };
+                if !looks {
+                    continue;
+                }
+                apply(&mut held, &told(&mut listener, &frame));
+                let mut worst: Vec<_> = workers.into_iter().collect();
+                worst.sort_by_key(|(id, state)| (std::cmp::Reverse(*state), *id));
+                worst.truncate(most);
+                let wanted: BTreeMap<_, _> =
+                    worst.into_iter().map(|(id, state)| (id, json!({"id": id, "state": state}))).collect();
+                prop_assert_eq!(&held, &wanted);
+            }
+        }
     }
 }

@@ -53,10 +53,11 @@ impl News {
     pub fn look(&mut self, workers: &[(&WorkerView, u32)], at_ms: u64) {
         let now: BTreeMap<_, _> =
             workers.iter().map(|(view, begun)| (view.id, known(view, *begun))).collect();
+        let left: Vec<_> = self.known.iter().flatten().filter(|(id, _)| !now.contains_key(id)).collect();
+        let left: Vec<_> = left.into_iter().map(|(_, left)| left.name.clone()).collect();
         let Some(before) = self.known.replace(now) else { return };
-        let gone = before.iter().filter(|(id, _)| !workers.iter().any(|(view, _)| view.id == **id));
-        for (_, left) in gone {
-            self.add(New { at_ms, worker: left.name.clone(), state: None, what: "left the fleet".into() });
+        for worker in left {
+            self.add(New { at_ms, worker, state: None, what: "left the fleet".into() });
         }
         for (view, begun) in workers {
             let was = before.get(&view.id).filter(|was| was.generation == view.generation);

@@ -9,6 +9,7 @@ import { drawBanners, drawLacking, drawNews, drawPolicies, drawTenants, drawTile
 // Nothing at all for this long: the connection is dead, whatever the browser thinks.
 const SILENCE_MS = 15000;
 const RETRY_MS = 2000;
+const MOST_DECISIONS = 200;
 
 const PARTS = ["server", "readiness", "news", "totals", "tenants", "policies", "degradations", "fleet"];
 // What to draw again when a part changed.
@@ -54,6 +55,8 @@ function take(message) {
   for (const n of state.buckets.keys()) if (n <= state.bucket - (state.server?.buckets ?? 90)) state.buckets.delete(n);
   if (moved || message.buckets) wants("buckets");
   for (const decision of message.decisions ?? []) state.decisions.set(decision.seq, decision);
+  // Here, and not where they are drawn: a page in the background draws nothing.
+  for (const seq of [...state.decisions.keys()].slice(0, -MOST_DECISIONS)) state.decisions.delete(seq);
   for (const { seq, ending } of message.ended ?? []) {
     const decision = state.decisions.get(seq);
     if (decision) state.decisions.set(seq, { ...decision, ending });
@@ -83,11 +86,15 @@ function connection(name, text) {
   say(shown, text);
 }
 
+function address() {
+  const search = byId("search").value.trim();
+  return `api/events${search ? `?search=${encodeURIComponent(search)}` : ""}`;
+}
+
 function listen() {
   clearTimeout(retry);
   source?.close();
-  const search = byId("search").value.trim();
-  source = new EventSource(`api/events${search ? `?search=${encodeURIComponent(search)}` : ""}`);
+  source = new EventSource(address());
   heard = Date.now();
   source.addEventListener("snapshot", (event) => {
     const kept = state.decisions;
@@ -128,12 +135,16 @@ function lose() {
   retry = setTimeout(attempt, RETRY_MS);
 }
 
-/** Looks why there is no stream before it asks for one again: a stream does not tell. */
+/** Looks whether there is a stream before it listens to it: a stream does not tell why there is none. */
 async function attempt() {
+  const look = new AbortController();
   try {
-    const answer = await fetch("livez", { cache: "no-store" });
-    if (answer.ok) return listen();
-    connection("lost", `Disconnected since ${clock(lost)}: the server answers ${answer.status}`);
+    const answer = await fetch(address(), { cache: "no-store", signal: look.signal });
+    if (answer.ok) {
+      look.abort();
+      return listen();
+    }
+    connection("lost", `Disconnected since ${clock(lost)}: ${(await answer.text()).trim() || answer.status}`);
   } catch {
     // Not there: stays as it is said.
   }

@@ -23,9 +23,7 @@ export function forget() {
 }
 
 export function drawDecisions(state) {
-  // What was decided while nobody looked away is kept to go on with, as far as it is shown at all.
   const all = [...state.decisions.values()];
-  for (const old of all.slice(0, -2 * MOST)) state.decisions.delete(old.seq);
   const body = byId("decisions").tBodies[0];
   if (!paused) {
     for (const decision of all.slice(-MOST)) {
@@ -50,7 +48,7 @@ export function drawDecisions(state) {
 
 function note(state, all) {
   const parts = [];
-  if (paused) parts.push(`paused, ${things(all.filter((one) => one.seq > newest).length, "new one")}`);
+  if (paused) parts.push(`paused, ${things(Math.max(0, (all.at(-1)?.seq ?? newest) - newest), "new one")}`);
   const first = rows.keys().next().value;
   const gone = rows.size ? newest - first + 1 - rows.size : 0;
   if (gone > 0) parts.push(`${things(gone, "more was", "more were")} too fast to show`);
