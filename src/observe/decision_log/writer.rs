@@ -2,7 +2,7 @@
 //!
 //! A thread of its own rather than one of the runtime's: a pipe that nobody reads must not keep the process from ending.
 
-use std::{convert::Infallible, io, mem, sync::Arc, thread};
+use std::{convert::Infallible, io, mem, sync::Arc, thread, time::Duration};
 
 use tokio::sync::oneshot;
 
@@ -18,7 +18,9 @@ use super::{
 };
 
 /// Messages that are taken at once.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
+/// How long lines gather before they are written: to be woken, and to write, for each of them would cost more than to make it.
+const GATHER: Duration = Duration::from_millis(20);
 /// Bytes that are written at once, give or take a line.
 const CHUNK: usize = 64 * 1024;
 
@@ -86,6 +88,9 @@ impl LogWriter {
                 }
             }
             self.write(&mut lines);
+            if self.waiting.is_empty() {
+                thread::sleep(GATHER);
+            }
         }
     }
 
