@@ -46,7 +46,12 @@ use crate::{
     serve::{self, Tls, tls::TlsFiles},
 };
 
-use self::{decisions::Telling, kubernetes::Kubernetes, services::Optional};
+use self::{
+    decisions::Telling,
+    kubernetes::Kubernetes,
+    services::Optional,
+    tasks::{Tasks, never},
+};
 
 /// What is logged without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name; and the
 /// Kubernetes client logs each call that fails as an error, where whoever called knows better how bad it is.
@@ -191,7 +196,7 @@ impl App {
     pub async fn run(mut self, shutdown: CancellationToken) -> anyhow::Result<()> {
         let draining = Arc::new(AtomicBool::new(false));
         let stop_serving = CancellationToken::new();
-        let mut tasks: JoinSet<(&'static str, Task)> = JoinSet::new();
+        let mut tasks = Tasks::new();
         let (desk, release) = self.spawn_statuses(&mut tasks).unzip();
         self.spawn_discovery(desk.clone(), &mut tasks).await?;
         let pipeline = self.pipeline();
@@ -231,10 +236,7 @@ impl App {
                     ..Dashboard::default()
                 },
             };
-            let admin = Arc::new(admin);
-            let followed = admin.clone();
-            tasks.spawn(async move { ("dashboard", tasks::never(admin::follow(followed).await)) });
-            tasks.spawn(async move { ("admin", admin::run(listener, admin).await.map_err(Into::into)) });
+            spawn_admin(listener, Arc::new(admin), &mut tasks);
         }
         tokio::select! {
             () = shutdown.cancelled() => {}
@@ -265,6 +267,12 @@ impl App {
         tracing::info!(%grpc, admin = admin.as_deref().unwrap_or("off"), tls = tls.is_some(), mtls = !anybody, "listening");
         Ok(())
     }
+}
+
+fn spawn_admin(listener: TcpListener, admin: Arc<Admin>, tasks: &mut Tasks) {
+    let followed = admin.clone();
+    tasks.spawn(async move { ("dashboard", never(admin::follow(followed).await)) });
+    tasks.spawn(async move { ("admin", admin::run(listener, admin).await.map_err(Into::into)) });
 }
 
 async fn drain<T: 'static>(stop_serving: &CancellationToken, front: &mut JoinSet<T>) {

@@ -127,7 +127,7 @@ pub struct Status {
     /// Written by `ingest::models`: failed polls in a row.
     pub missed_models: AtomicU32,
     /// Written by `pipeline`: requests that it served and that ended, by [`Outcome`].
-    ended: [AtomicU64; Outcome::ALL.len()],
+    ended: [AtomicU64; Outcome::ENDS.len()],
 }
 
 impl Status {
@@ -143,15 +143,14 @@ impl Status {
 
     /// A request that it served ended.
     pub fn count(&self, outcome: Outcome) {
-        self.ended[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        if let Some(ended) = self.ended.get(outcome as usize) {
+            ended.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    /// Requests that it served and that ended, by how. Workers refuse nobody: that is a client's error there.
+    /// Requests that it served and that ended, by how.
     pub fn ended(&self) -> impl Iterator<Item = (Outcome, u64)> {
-        Outcome::ALL
-            .into_iter()
-            .filter(|outcome| *outcome != Outcome::Refused)
-            .map(|outcome| (outcome, self.ended[outcome as usize].load(Ordering::Relaxed)))
+        Outcome::ENDS.into_iter().zip(&self.ended).map(|(outcome, n)| (outcome, n.load(Ordering::Relaxed)))
     }
 
     /// The engine was reached: response failures are forgotten. Whether they were enough to keep traffic away.

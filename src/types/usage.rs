@@ -19,19 +19,22 @@ pub enum Outcome {
     Completed,
     /// 4xx from the engine: says nothing about the engine.
     ClientError,
-    /// 401, 403 or 429: the client's business where a worker says so. A provider says it of us, whose credential and
-    /// whose account it is.
-    Refused,
     /// 5xx from the engine, a connection error, or a timeout.
     Failed,
     /// The client or the proxy went away first.
     Cancelled,
+    /// 401, 403 or 429: the client's business where a worker says so. A provider says it of us, whose credential and
+    /// whose account it is.
+    Refused,
 }
 
 impl Outcome {
     /// Every one, for metrics.
     pub const ALL: [Self; 5] =
-        [Self::Completed, Self::ClientError, Self::Refused, Self::Failed, Self::Cancelled];
+        [Self::Completed, Self::ClientError, Self::Failed, Self::Cancelled, Self::Refused];
+
+    /// As placed requests are counted, whose refusals are failures or the client's errors; each at its own index.
+    pub const ENDS: [Self; 4] = [Self::Completed, Self::ClientError, Self::Failed, Self::Cancelled];
 
     /// Of a response with that status that came to its end.
     pub const fn of_status(status: u16) -> Self {

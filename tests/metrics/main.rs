@@ -27,6 +27,11 @@ rate_limit.enabled = true
 [policy]
 enabled = true
 files = ["policies.yaml"]
+[decision_log]
+output = "file"
+file = "decisions.log"
+[traces]
+endpoint = "http://127.0.0.1:1"
 [[profile]]
 name = "p"
 [[workerset]]

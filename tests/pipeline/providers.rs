@@ -355,13 +355,13 @@ async fn one_that_fails_is_set_aside_and_tried_again_by_one_request() {
     let text = site.metrics.render();
     for line in [
         "kinference_provider_calls_total{outcome=\"refused\",provider=\"ns/cloud\"} 2",
-        "kinference_provider_in_flight{provider=\"ns/cloud\"} 0",
-        "kinference_requests_total{outcome=\"failed\"} 3",
-        "kinference_requests_total{outcome=\"client_error\"} 1",
+        "kinference_provider_in_flight_requests{provider=\"ns/cloud\"} 0",
+        &ended("failed", "provider/cloud", 3),
+        &ended("client_error", "provider/cloud", 1),
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    assert!(!text.contains("outcome=\"refused\"} "), "who is asked for a key is told by whom:\n{text}");
+    assert!(!text.contains("outcome=\"refused\",tenant"), "who is asked for a key is told by whom:\n{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,7 +373,13 @@ async fn a_worker_that_wants_a_key_of_the_client_is_not_to_blame() {
         placement.finish(Outcome::Refused, None);
     }
     assert!(!site.member(1).failing());
-    assert!(site.metrics.render().contains("kinference_requests_total{outcome=\"client_error\"} 5"));
+    assert!(site.metrics.render().contains(&ended("client_error", "large", 5)));
+}
+
+/// So many requests for the published model ended like that, as metrics tell.
+fn ended(outcome: &str, workerset: &str, requests: u32) -> String {
+    let labels = format!(r#"model="standard",outcome="{outcome}",tenant="_none",workerset="{workerset}""#);
+    format!("kinference_requests_total{{{labels}}} {requests}")
 }
 
 #[tokio::test(start_paused = true)]

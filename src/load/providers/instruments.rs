@@ -22,7 +22,7 @@ impl Instruments {
     pub(super) fn new(metrics: &Metrics) -> Self {
         Self {
             in_flight: metrics.gauges(
-                "kinference_provider_in_flight",
+                "kinference_provider_in_flight_requests",
                 "Own requests at a provider that have not ended.",
                 &["provider"],
             ),

@@ -56,7 +56,7 @@ async fn what_is_in_flight_is_released_by_whatever_ends_it() {
     let site = Site::new();
     let (one, other) = (site.table.reserve(site.at()), site.table.reserve(site.at()));
     assert_eq!(site.view().own_in_flight, 2);
-    assert!(site.has("kinference_provider_in_flight{provider=\"ns/cloud\"} 2"));
+    assert!(site.has("kinference_provider_in_flight_requests{provider=\"ns/cloud\"} 2"));
     end(one, Outcome::Completed);
     drop(other);
     assert_eq!(site.view().own_in_flight, 0);

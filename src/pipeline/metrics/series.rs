@@ -42,7 +42,7 @@ pub(super) struct Series {
     /// By [`Basis`].
     decisions: [IntCounter; 2],
     /// By [`Outcome`].
-    requests: [IntCounter; Outcome::ALL.len()],
+    requests: [IntCounter; Outcome::ENDS.len()],
     cached_prompt: IntCounter,
     uncached_prompt: IntCounter,
     output: IntCounter,
@@ -62,7 +62,7 @@ impl Series {
 
     /// A request ended, well or not.
     pub fn ended(&self, ending: &Ending) {
-        self.requests[ending.outcome as usize].inc();
+        self.requests.get(ending.outcome as usize).into_iter().for_each(IntCounter::inc);
         let Some(usage) = ending.usage else { return };
         let cached = usage.cached_tokens.unwrap_or(0).min(MOST_TOKENS);
         self.cached_prompt.inc_by(cached);
@@ -157,7 +157,7 @@ impl Book {
         let of = |family: &IntCounterVec, label| family.with_label_values(&[tenant, model, workerset, label]);
         Series {
             decisions: ["prompt", "load"].map(|basis| of(&self.decisions, basis)),
-            requests: Outcome::ALL.map(|outcome| of(&self.requests, outcome.label())),
+            requests: Outcome::ENDS.map(|outcome| of(&self.requests, outcome.label())),
             cached_prompt: of(&self.tokens, "cached_prompt"),
             uncached_prompt: of(&self.tokens, "uncached_prompt"),
             output: of(&self.tokens, "output"),
