@@ -154,7 +154,7 @@ impl Reader {
         if let Some(worker) = primary.target.worker() {
             self.workers.at(&worker.id).picks += 1;
         }
-        for lack in decision.degraded.iter().chain(&primary.degraded) {
+        for lack in decision.lacks() {
             *self.degraded.at(&lack.label()) += 1;
         }
         for removed in &decision.removed {

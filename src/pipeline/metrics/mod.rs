@@ -139,7 +139,7 @@ impl PipelineMetrics {
         if decision.replicated {
             self.replicated.with_label_values(&[&*who.model, &*workerset]).inc();
         }
-        for lacks in decision.degraded.iter().chain(&decision.primary().degraded) {
+        for lacks in decision.lacks() {
             self.degraded.with_label_values(&[&*who.model, &*workerset, lacks.label()]).inc();
         }
     }

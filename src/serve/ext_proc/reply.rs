@@ -255,8 +255,7 @@ fn answer(body: &Value) -> ImmediateResponse {
 fn explain(decision: &Decision) -> Vec<HeaderValueOption> {
     let primary = decision.primary();
     let tenth = |value: f64| ((value * 10.0).round() / 10.0).to_string();
-    let degraded: Vec<_> =
-        decision.degraded.iter().chain(&primary.degraded).map(|degradation| degradation.label()).collect();
+    let degraded: Vec<_> = decision.lacks().map(|degradation| degradation.label()).collect();
     let mut out = vec![
         set(names::EXPLAIN_WORKER, primary.target.label().as_bytes().to_vec()),
         set(names::EXPLAIN_TTFT, tenth(primary.prediction.ttft_ms).into_bytes()),

@@ -54,7 +54,7 @@ pub fn answer(decision: &Decision, rewrite: Option<Rewrite>, asked: Asked<'_>) -
         set_headers,
         remove_headers,
         prediction: Some(prediction(&primary.prediction)),
-        degradations: words(decision.degraded.iter().chain(&primary.degraded)),
+        degradations: words(decision.lacks()),
         prompt_tokens: decision.prompt_tokens.map(|tokens| tokens as u64),
         replicated: decision.replicated,
         candidates: Vec::new(),
@@ -101,7 +101,7 @@ fn header(name: &str, value: String) -> Header {
     Header { name: name.to_owned(), value }
 }
 
-fn words<'a>(degraded: impl Iterator<Item = &'a Degradation>) -> Vec<String> {
+fn words(degraded: impl Iterator<Item = Degradation>) -> Vec<String> {
     degraded.map(|why| why.label().to_owned()).collect()
 }
 
@@ -128,7 +128,7 @@ fn candidate(candidate: &types::Candidate) -> Candidate {
         endpoint: worker.map(|w| w.endpoint.to_string()).unwrap_or_default(),
         prediction: Some(prediction(&candidate.prediction)),
         own_in_flight: candidate.own_in_flight,
-        degradations: words(candidate.degraded.iter()),
+        degradations: words(candidate.degraded.iter().copied()),
         model: name(&candidate.model),
         level: candidate.level,
         warming: candidate.warming,
