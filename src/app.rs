@@ -6,6 +6,7 @@ mod decisions;
 mod kubernetes;
 mod open_files;
 mod policies;
+mod readiness;
 mod services;
 mod tasks;
 mod workers;
@@ -205,7 +206,7 @@ impl App {
         self.spawn_upkeep(&mut tasks);
         mem::take(&mut self.telling).spawn(&mut tasks);
         let (ready, is_ready) = watch::channel(false);
-        tasks.spawn(tasks::readiness(
+        tasks.spawn(readiness::follow(
             ready,
             self.registry.clone(),
             (self.config.mock_mode, draining.clone(), policies.clone()),

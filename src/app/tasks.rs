@@ -1,31 +1,21 @@
 //! The long-lived tasks of the process, by name.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc};
 
 use anyhow::Context;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 
 use crate::{
     config::{Discovery, WorkerSetConfig},
     discovery::{FleetWriter, StaticFile},
     files,
-    fleet::{self, Besides, Registry, WorkerSet},
+    fleet::WorkerSet,
     ingest::{kv::KvMetrics, models::ModelsPoller, scrape::Scraper},
     kubernetes::StatusDesk,
     serve::Tls,
 };
 
-use super::{App, Task, policies::Policies, workers::WorkerTasks};
-
-/// How stale gRPC health may be.
-const READINESS_POLL: Duration = Duration::from_millis(200);
+use super::{App, Task, workers::WorkerTasks};
 
 pub(super) type Tasks = JoinSet<(&'static str, Task)>;
 
@@ -89,21 +79,6 @@ impl App {
             replay_timeout: self.config.replay_timeout,
         };
         tasks.spawn(async move { ("workers", workers.run().await) });
-    }
-}
-
-/// Tells the gRPC health service whether the fleet can serve, by policies that are known.
-pub(super) async fn readiness(
-    ready: watch::Sender<bool>,
-    registry: Arc<Registry>,
-    (mock, draining, policies): (bool, Arc<AtomicBool>, Policies),
-) -> (&'static str, Task) {
-    loop {
-        let may = !draining.load(Ordering::Relaxed) && policies.known.load(Ordering::Relaxed);
-        let besides = Besides { mock, providers: policies.reach_providers.load(Ordering::Relaxed) };
-        let now = may && fleet::readiness(&registry, besides).ready;
-        ready.send_if_modified(|was| std::mem::replace(was, now) != now);
-        tokio::time::sleep(READINESS_POLL).await;
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a filter that does not do changes nothing. Text as the variable `RUST_LOG` has it.
 
-use tracing::{Level, level_filters::LevelFilter};
+use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{EnvFilter, Registry, filter::ParseError, reload};
 
 /// The filter of the log, in force and changeable. Cheap to clone.
@@ -56,6 +56,12 @@ impl LogFilter {
         }
         Ok(())
     }
+}
+
+/// Whatever the filter says, not what the watcher of files says of each change: where the log is a file beside one that is
+/// watched, each line would make the next.
+pub fn no_echo(about: &Metadata<'_>) -> bool {
+    !about.target().starts_with("notify::")
 }
 
 /// Stricter than `RUST_LOG`, where what is no level is the name of a target, and silences all others.

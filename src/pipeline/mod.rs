@@ -11,6 +11,7 @@ mod incoming;
 mod listing;
 mod metrics;
 mod mock;
+mod off_thread;
 mod placement;
 mod pools;
 mod providers;

@@ -13,11 +13,9 @@ use crate::{
 use super::{
     Incoming, IncomingBody, Rewrite,
     decode::{Decoded, Decoding, Undecoded},
+    off_thread::off_thread,
     wording::Original,
 };
-
-/// Bodies above this are parsed off the async threads.
-const PARSE_INLINE: usize = 64 * 1024;
 
 /// A request, read.
 #[derive(Debug, Default)]
@@ -218,18 +216,6 @@ async fn other_call(incoming: &Incoming, decoding: &Decoding, deadline: Instant)
         (subject.model, subject.rewrite) = named.await.unwrap_or_default();
     }
     subject
-}
-
-/// Reads a body, a large one off the async threads. `None` when that panicked.
-pub(super) async fn off_thread<T: Send + 'static>(
-    body: Bytes,
-    read: impl FnOnce(&Bytes) -> T + Send + 'static,
-) -> Option<T> {
-    if body.len() <= PARSE_INLINE {
-        return Some(read(&body));
-    }
-    let done = tokio::task::spawn_blocking(move || read(&body)).await;
-    done.inspect_err(|error| tracing::error!(%error, "reading a body panicked")).ok()
 }
 
 #[cfg(test)]

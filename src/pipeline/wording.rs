@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Rewrite, subject::off_thread};
+use super::{Rewrite, off_thread::off_thread};
 use crate::prompt::{Splice, ask_usage, joined, name_model, spliced};
 
 /// A body that names a model, as it came but for its content encoding.
