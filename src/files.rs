@@ -92,6 +92,10 @@ pub async fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 async fn read_once(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // To open a pipe that nobody writes to would take for ever.
+    if !tokio::fs::metadata(path).await?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no regular file"));
+    }
     let mut content = Vec::new();
     tokio::fs::File::open(path).await?.take(most + 1).read_to_end(&mut content).await?;
     if content.len() as u64 > most {
@@ -175,6 +179,16 @@ mod tests {
             std::fs::write(&path, "good").unwrap();
         });
         assert_eq!(content.unwrap(), b"good");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_regular_file_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = read(&path, 10).await.unwrap_err();
+        assert_eq!(error.to_string(), "is no regular file");
+        assert!(read(directory.path(), 10).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

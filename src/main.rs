@@ -5,7 +5,7 @@ use std::{io, io::IsTerminal, io::Write, path::PathBuf, process::ExitCode};
 use clap::Parser;
 use kinference::{
     app,
-    observe::{LogFilter, no_echo},
+    observe::{LogFilter, may_be_logged},
 };
 use tracing_subscriber::{EnvFilter, filter::filter_fn, fmt, prelude::*, registry};
 
@@ -34,8 +34,8 @@ async fn main() -> ExitCode {
     let (filter, log) = LogFilter::new(filter);
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     match args.log_format.as_str() {
-        "json" => registry().with(filter).with(filter_fn(no_echo)).with(lines.json()).init(),
-        _ => registry().with(filter).with(filter_fn(no_echo)).with(lines).init(),
+        "json" => registry().with(filter).with(filter_fn(may_be_logged)).with(lines.json()).init(),
+        _ => registry().with(filter).with(filter_fn(may_be_logged)).with(lines).init(),
     }
     let loaded = app::load(&args.config).await.map_err(|errors| writeln!(io::stderr(), "{errors}"));
     let Ok(config) = loaded else { return ExitCode::from(BAD_CONFIGURATION) };

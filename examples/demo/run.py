@@ -56,8 +56,8 @@ def address(url):
     return url.split("://")[-1]
 
 
-def start_kinference(services, dir, engines):
-    """Kinference with the demo's configuration; the ports of its two listeners."""
+def start_kinference(services, dir, engines, more=""):
+    """Kinference with the demo's configuration and what is to be added to it; the ports of its two listeners."""
     grpc, admin = port(9002), port(9003)
     config = (HERE / "kinference.toml").read_text()
     config = replace(config, '"127.0.0.1:9002"', f'"127.0.0.1:{grpc}"')
@@ -69,7 +69,7 @@ def start_kinference(services, dir, engines):
         workers = replace(workers, f'"http://127.0.0.1:{8000 + i}/metrics"', f'"http://{http}/metrics"')
         workers = replace(workers, f'"tcp://127.0.0.1:{5557 + 10 * i}"', f'"tcp://{address(engine["kv_events"])}"')
         workers = replace(workers, f'"tcp://127.0.0.1:{5558 + 10 * i}"', f'"tcp://{address(engine["replay"])}"')
-    (dir / "kinference.toml").write_text(config)
+    (dir / "kinference.toml").write_text(config + more)
     (dir / "workers.toml").write_text(workers)
     services.start("kinference", [TARGET / "kinference", "--config", dir / "kinference.toml"])
     services.wait_until_ready("kinference", f"http://127.0.0.1:{admin}/readyz")

@@ -59,9 +59,10 @@ impl LogFilter {
 }
 
 /// Whatever the filter says, not what the watcher of files says of each change: where the log is a file beside one that is
-/// watched, each line would make the next.
-pub fn no_echo(about: &Metadata<'_>) -> bool {
-    !about.target().starts_with("notify::")
+/// watched, each line would make the next. Nor what tokenizers say of each character: no prompt is ever logged.
+pub fn may_be_logged(about: &Metadata<'_>) -> bool {
+    let of = |name: &str| about.target().starts_with(name);
+    !of("notify::") && (*about.level() <= Level::INFO || !(of("tokenizers") || of("llm_tokenizer")))
 }
 
 /// Stricter than `RUST_LOG`, where what is no level is the name of a target, and silences all others.
@@ -84,7 +85,28 @@ fn parse(text: &str) -> Result<EnvFilter, LogFilterError> {
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::layer::SubscriberExt;
+
     use super::*;
+
+    #[test]
+    fn neither_echoes_nor_prompts_are_logged_whatever_the_filter_is() {
+        let seen = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let noted = seen.clone();
+        let note = tracing_subscriber::filter::filter_fn(move |about| {
+            noted.lock().push((about.target().to_owned(), may_be_logged(about)));
+            true
+        });
+        let all = tracing_subscriber::registry().with(note);
+        tracing::subscriber::with_default(all, || {
+            tracing::trace!(target: "notify::inotify", "an event");
+            tracing::debug!(target: "tokenizers::models", "a character");
+            tracing::warn!(target: "tokenizers::models", "a fault");
+            tracing::trace!(target: "kinference::ingest", "anything");
+        });
+        let of: Vec<_> = seen.lock().iter().map(|(_, may)| *may).collect();
+        assert_eq!(of, [false, false, true, true]);
+    }
 
     #[test]
     fn slips_are_told_apart_from_filters() {

@@ -13,7 +13,8 @@ use super::{
 };
 
 /// Headers that a credential can't be in: they are the connection's, or the request would not be the same.
-const NOT_FOR_CREDENTIALS: [&str; 9] = [
+const NOT_FOR_CREDENTIALS: [&str; 12] = [
+    "accept-encoding",
     "connection",
     "content-encoding",
     "content-length",
@@ -23,7 +24,12 @@ const NOT_FOR_CREDENTIALS: [&str; 9] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "x-forwarded-for",
+    "x-gateway-destination-endpoint",
 ];
+
+/// So begin the headers that tell of a request, or send it somewhere.
+const OURS: &str = "x-kinference-";
 
 /// Everything that is wrong.
 pub(super) fn of(resource: &Resource) -> Vec<Problem> {
@@ -78,8 +84,11 @@ fn pool_problems(pool: &InferencePoolSpec, at: &FieldPath) -> Vec<Problem> {
 fn provider_problems(provider: &InferenceProviderSpec, at: &FieldPath) -> Vec<Problem> {
     let credentials = at.field("credentials");
     let mut out = Vec::new();
-    if let Some(header) =
-        provider.credentials.header.as_deref().filter(|name| NOT_FOR_CREDENTIALS.contains(name))
+    if let Some(header) = provider
+        .credentials
+        .header
+        .as_deref()
+        .filter(|name| NOT_FOR_CREDENTIALS.contains(name) || name.starts_with(OURS))
     {
         let message = format!("is `{header}`, which can't carry a credential; accepted: any other header");
         out.push(Problem::new(credentials.field("header"), message));

@@ -37,7 +37,7 @@ impl Secret {
     /// # Errors
     /// It can't be carried in a header.
     pub fn read(bytes: &[u8]) -> Result<Self, NoSecret> {
-        let text = std::str::from_utf8(bytes).unwrap_or_default().trim_end_matches(['\r', '\n']);
+        let text = std::str::from_utf8(bytes).unwrap_or_default().trim();
         let printable = !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         if printable { Ok(Self(text.into())) } else { Err(NoSecret::Unusable) }
     }

@@ -58,7 +58,8 @@ impl ProviderTarget {
     /// The path of a request there, with its query: under the prefix. `None`: it is no path (`*`), and stays as it is.
     pub fn path(&self, asked: &str) -> Option<String> {
         let prefix = self.path_prefix.as_deref().unwrap_or_default().trim_end_matches('/');
-        asked.starts_with('/').then(|| format!("{prefix}{asked}"))
+        let is_path = asked.starts_with('/') && !asked.contains(char::is_control);
+        is_path.then(|| format!("{prefix}{asked}"))
     }
 }
 
@@ -149,6 +150,7 @@ mod tests {
             (Some("/openai"), "*", None),
             (Some("/openai"), "http://elsewhere/v1", None),
             (None, "", None),
+            (None, "/v1?a=\r\nx-evil: 1", None),
         ];
         for (prefix, asked, want) in table {
             assert_eq!(cloud(prefix).path(asked).as_deref(), want, "{prefix:?} {asked}");

@@ -24,7 +24,7 @@ pub enum Outcome {
     /// The client or the proxy went away first.
     Cancelled,
     /// 401, 403 or 429: the client's business where a worker says so. A provider says it of us, whose credential and
-    /// whose account it is.
+    /// whose account it is. A redirection too: no inference API answers with one.
     Refused,
 }
 
@@ -39,8 +39,8 @@ impl Outcome {
     /// Of a response with that status that came to its end.
     pub const fn of_status(status: u16) -> Self {
         match status {
-            0..400 => Self::Completed,
-            401 | 403 | 429 => Self::Refused,
+            0..300 => Self::Completed,
+            300..400 | 401 | 403 | 429 => Self::Refused,
             400..500 => Self::ClientError,
             500.. => Self::Failed,
         }

@@ -23,6 +23,9 @@ use self::{
 };
 use crate::{observe::Metrics, types::Outcome};
 
+/// Nobody who gives up sooner says anything of a provider.
+const LEAST_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A provider as a request asks for it.
 #[derive(Clone, Copy, Debug)]
 pub struct AtProvider<'a> {
@@ -81,6 +84,7 @@ impl Providers {
 
     /// Counts a request as in flight there until the reservation is dropped.
     pub fn reserve(self: &Arc<Self>, at: AtProvider<'_>) -> ProviderReservation {
+        let predicted = Duration::from_secs_f64(self.view(at).ttft_ms.clamp(0.0, 1e9) / 1e3);
         let mut all = self.books.lock();
         let books = all.entry(at.provider.clone()).or_default();
         books.left = false;
@@ -93,6 +97,8 @@ impl Providers {
             model: at.model.clone(),
             expected_ttft_ms: at.expected_ttft_ms,
             had_token: false,
+            began: Instant::now(),
+            patience: (3 * predicted).max(LEAST_PATIENCE),
             outcome: Outcome::Cancelled,
         }
     }
@@ -136,6 +142,9 @@ pub struct ProviderReservation {
     /// It is the one that shows whether the provider is back.
     trial: bool,
     had_token: bool,
+    began: Instant,
+    /// Who gives up without a token after this was not answered.
+    patience: Duration,
     outcome: Outcome,
 }
 
@@ -168,9 +177,12 @@ impl ProviderReservation {
 impl Drop for ProviderReservation {
     fn drop(&mut self) {
         self.table.instruments.ended(&self.provider, self.outcome);
+        let given_up = self.outcome == Outcome::Cancelled && !self.had_token;
         self.table.of(&self.provider, |books, now| {
             books.in_flight -= 1;
-            books.health.end(self.trial, Sign::of(self.outcome), now)
+            let unanswered = given_up && now.saturating_duration_since(self.began) >= self.patience;
+            let sign = if unanswered { Sign::Bad } else { Sign::of(self.outcome) };
+            books.health.end(self.trial, sign, now)
         });
     }
 }

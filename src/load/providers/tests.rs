@@ -167,3 +167,25 @@ async fn what_no_policy_names_any_more_is_forgotten_with_its_last_request() {
     end(last, Outcome::Completed);
     assert!(site.table.books.lock().is_empty() && !site.has("ns/cloud"), "{}", site.metrics.render());
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_never_answers_is_set_aside_by_those_who_waited() {
+    let site = Site::new();
+    let give_up = async |after: u64, token: bool| {
+        let mut request = site.table.reserve(site.at());
+        if token {
+            request.first_token(Duration::from_millis(10));
+        }
+        advance(secs(after)).await;
+        drop(request);
+    };
+    for _ in 0..3 {
+        give_up(4, false).await;
+        give_up(60, true).await;
+    }
+    assert!(site.view().takes_requests, "who leaves early, or in the middle of an answer, says nothing");
+    for _ in 0..3 {
+        give_up(5, false).await;
+    }
+    assert!(!site.view().takes_requests);
+}

@@ -62,17 +62,29 @@ pub const EXPLAIN_MODEL: &str = "x-kinference-model";
 /// Explains the decision on the response: the rule that decided, `policy/rule`.
 pub const EXPLAIN_RULE: &str = "x-kinference-rule";
 
-/// Headers that stay behind when a request leaves for a provider. What a client proves itself to us with is no
+/// Headers that stay behind when a request leaves for a provider. What a client proves itself to us with and who it is are no
 /// provider's business, and whose account pays is for our credential to say. An answer in an encoding could not be
 /// read: neither what it used, nor the model's name in it.
-pub const LEFT_BEHIND: [&str; 8] = [
+pub const LEFT_BEHIND: [&str; 20] = [
     "authorization",
     "proxy-authorization",
     "x-api-key",
     "api-key",
     "cookie",
+    "x-auth-token",
+    "x-goog-api-key",
+    "x-amz-security-token",
+    "x-forwarded-access-token",
     "openai-organization",
     "openai-project",
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-user",
+    "x-real-ip",
+    "baggage",
+    "tracestate",
+    "origin",
+    "referer",
     "accept-encoding",
 ];
 

@@ -129,7 +129,7 @@ impl Reply {
             }
             Self::RequestChunk(chunk) => (Response::RequestBody(echo(chunk)), None),
             Self::RequestTrailers(edit) => {
-                (Response::RequestTrailers(TrailersResponse::default()), edit.pick)
+                (Response::RequestTrailers(TrailersResponse { header_mutation: Some(cleaned()) }), edit.pick)
             }
             Self::ResponseHeaders { decision, resized } => {
                 let changes = decision.is_some() || resized;
@@ -199,6 +199,12 @@ impl NewBody {
             ..Default::default()
         }
     }
+}
+
+/// Wherever a request goes, no trailer of it is needed that proves who the client is, or that only we may set.
+fn cleaned() -> HeaderMutation {
+    let names = names::LEFT_BEHIND.iter().chain(&names::OWNED);
+    HeaderMutation { remove_headers: names.map(|name| (*name).to_owned()).collect(), ..Default::default() }
 }
 
 fn headers(header_mutation: Option<HeaderMutation>) -> HeadersResponse {
