@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
     extract::{Path, Query, State},
-    http::StatusCode,
+    http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
 use crate::observe::{Kept, Reach, ShownKept, shown_time};
 
@@ -18,6 +18,10 @@ use super::Admin;
 
 /// Decisions of an answer, unless it is asked for more or fewer.
 const LIMIT: usize = 50;
+/// More than this no answer has.
+const MOST: usize = 200;
+/// Answers that are written at once. Each may have the candidates of a large fleet; decisions go first.
+static WRITING: Semaphore = Semaphore::const_new(1);
 
 /// Which of the latest decisions are asked for.
 #[derive(Deserialize)]
@@ -45,20 +49,32 @@ struct Answer<'k> {
 
 /// The newest `limit` after the number `after`.
 pub(super) async fn latest(State(admin): State<Arc<Admin>>, Query(asked): Query<Asked>) -> Response {
-    let mut newest = admin.decisions.after(asked.after, asked.limit);
+    let mut newest = admin.decisions.after(asked.after, asked.limit.min(MOST));
     newest.reverse();
-    answer(StatusCode::OK, &newest, admin.decisions.reach())
+    answer(StatusCode::OK, newest, admin.decisions.reach()).await
 }
 
 /// All over requests of that id; 404 where there is none.
 pub(super) async fn of_request(State(admin): State<Arc<Admin>>, Path(id): Path<String>) -> Response {
-    let found = admin.decisions.of_request(&id);
+    let mut found = admin.decisions.of_request(&id);
+    found.truncate(MOST);
     let status = if found.is_empty() { StatusCode::NOT_FOUND } else { StatusCode::OK };
-    answer(status, &found, admin.decisions.reach())
+    answer(status, found, admin.decisions.reach()).await
 }
 
-fn answer(status: StatusCode, found: &[Kept], reach: Reach) -> Response {
-    let oldest = reach.oldest.map(shown_time);
-    let decisions = found.iter().map(ShownKept::from).collect();
-    (status, Json(Answer { decisions, kept: reach.kept, oldest })).into_response()
+/// Written off the async threads.
+async fn answer(status: StatusCode, found: Vec<Kept>, reach: Reach) -> Response {
+    let write = move || {
+        let oldest = reach.oldest.map(shown_time);
+        let decisions = found.iter().map(ShownKept::from).collect();
+        serde_json::to_vec(&Answer { decisions, kept: reach.kept, oldest })
+    };
+    let Ok(_one) = WRITING.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    match tokio::task::spawn_blocking(write).await {
+        Ok(Ok(json)) => (status, [(CONTENT_TYPE, "application/json")], json).into_response(),
+        failed => {
+            tracing::error!(?failed, "decisions are not written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
 }

@@ -129,7 +129,8 @@ fn followed(member: &Member, load: &LoadView) -> Vec<Why> {
     let scraped = match load.freshness {
         Freshness::Fresh => None,
         Freshness::Never => member.worker.metrics_url.is_some().then_some(Why::LoadUnknown),
-        Freshness::Kept => Some(Why::LoadOld(secs, false)),
+        // Of less than a second there is nothing to say.
+        Freshness::Kept => (secs > 0).then_some(Why::LoadOld(secs, false)),
         Freshness::Stale => Some(Why::LoadOld(secs, true)),
     };
     let threshold = member.worker.set.profile.predictor.cache_pressure_saturated_threshold;

@@ -79,7 +79,9 @@ async fn main() -> ExitCode {
         // A reader that goes away (`| head`) is a normal end.
         Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kinfctl: {error:#}");
+            // Lines stay; what others said in them may hold anything.
+            let text = format!("kinfctl: {error:#}");
+            text.lines().for_each(|line| eprintln!("{}", output::clean(line)));
             ExitCode::FAILURE
         }
     }

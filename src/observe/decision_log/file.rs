@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -25,6 +25,10 @@ pub(super) struct Sink {
 struct Open {
     file: File,
     bytes: u64,
+    /// Its device and inode.
+    id: (u64, u64),
+    /// Only what is a file by itself is put aside: no device, and no link to elsewhere.
+    regular: bool,
 }
 
 impl Sink {
@@ -45,11 +49,11 @@ impl Sink {
             }
             LogTarget::File { path, max_bytes, max_files } => {
                 let size = lines.len() as u64;
-                let mut open = match self.open.take() {
+                let mut open = match self.open.take().filter(|open| open.is_still_at(path)) {
                     Some(open) => open,
                     None => Open::at(path)?,
                 };
-                if open.bytes > 0 && open.bytes + size > *max_bytes {
+                if open.regular && open.bytes > 0 && open.bytes + size > *max_bytes {
                     shift(path, *max_files)?;
                     open = Open::at(path)?;
                 }
@@ -63,9 +67,19 @@ impl Sink {
 
 impl Open {
     fn at(path: &Path) -> io::Result<Self> {
+        // To open a pipe that nobody reads would take for ever.
+        if fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo()) {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "is a named pipe"));
+        }
         let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path)?;
-        let bytes = file.metadata()?.len();
-        Ok(Self { file, bytes })
+        let about = file.metadata()?;
+        let regular = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
+        Ok(Self { file, bytes: about.len(), id: (about.dev(), about.ino()), regular })
+    }
+
+    /// Nobody has moved it, removed it, or put another one in its place.
+    fn is_still_at(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == self.id)
     }
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {

@@ -13,6 +13,9 @@ use super::{TraceOptions, TraceProtocol};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
+/// Bytes of an answer that are read: the rest says nothing that matters.
+const MOST_ANSWERED: usize = 64 * 1024;
+
 /// Spans don't get out.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -74,12 +77,18 @@ impl Client {
             Self::Grpc(client) => client.export(batch).await.map_err(Box::new)?.into_inner(),
             Self::Http { client, url, timeout } => {
                 let sent = client.post(&*url).header(CONTENT_TYPE, PROTOBUF).body(batch.encode_to_vec());
-                let answer = sent.timeout(*timeout).send().await?;
+                let mut answer = sent.timeout(*timeout).send().await?;
                 if !answer.status().is_success() {
                     return Err(TraceError::Refused(answer.status()));
                 }
                 // One that says nothing that can be read has taken all of it.
-                ExportTraceServiceResponse::decode(answer.bytes().await?).unwrap_or_default()
+                let mut body = Vec::new();
+                while body.len() < MOST_ANSWERED
+                    && let Some(chunk) = answer.chunk().await?
+                {
+                    body.extend_from_slice(&chunk);
+                }
+                ExportTraceServiceResponse::decode(&*body).unwrap_or_default()
             }
         };
         match answer.partial_success {

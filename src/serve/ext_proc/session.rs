@@ -149,8 +149,12 @@ where
     /// A reset of the stream is how most of them end; only what we could not read is worth a line.
     fn broke(&mut self, status: &Status) {
         self.closing = true;
-        if matches!(status.code(), Code::OutOfRange | Code::Internal | Code::InvalidArgument | Code::DataLoss)
-        {
+        // A reset that meets a read looks like a fault; where all was said, it is none.
+        let unread = matches!(
+            status.code(),
+            Code::OutOfRange | Code::Internal | Code::InvalidArgument | Code::DataLoss
+        );
+        if unread && self.end != End::Completed {
             self.end = End::Broken;
             tracing::warn!(code = ?status.code(), message = status.message(), "ext_proc stream broke");
         }

@@ -56,12 +56,20 @@ pub async fn explain(id: &str, request: &Past, format: Format) -> anyhow::Result
     Ok(())
 }
 
-async fn ask(id: &str, admin: &Url) -> anyhow::Result<Answer> {
-    let mut url = admin.clone();
-    match url.path_segments_mut() {
-        Ok(mut path) => path.pop_if_empty().extend(["api", "decisions", id]),
-        Err(()) => bail!("--admin {admin}: neither http:// nor https://"),
+/// For a path, where `.` and `..` would be steps.
+fn escaped(id: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
+    let byte = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
     };
+    id.bytes().map(byte).collect()
+}
+
+async fn ask(id: &str, admin: &Url) -> anyhow::Result<Answer> {
+    ensure!(!id.is_empty(), "--request-id is empty");
+    ensure!(matches!(admin.scheme(), "http" | "https"), "--admin {admin}: neither http:// nor https://");
+    let url = format!("{}/api/decisions/{}", admin.as_str().trim_end_matches('/'), escaped(id));
     let failed = || format!("can't ask {admin}");
     let answer = reqwest::get(url).await.with_context(failed)?;
     let status = answer.status();

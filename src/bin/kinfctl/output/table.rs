@@ -88,7 +88,9 @@ impl Cell {
 
 /// A text on one line. What others name may hold anything; a terminal must not obey it.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    // Marks that turn the reading direction around make text look like another.
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || turns(c) { ' ' } else { c }).collect()
 }
 
 impl<T: ToString> From<T> for Cell {
