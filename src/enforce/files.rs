@@ -79,6 +79,13 @@ impl Given {
         let (mut paths, mut wrong) = (Vec::new(), Vec::new());
         for given in &self.paths {
             match files::matching(given) {
+                Ok(found) if found.iter().any(|path| path == given && path.is_dir()) => {
+                    let error = io::Error::new(
+                        io::ErrorKind::IsADirectory,
+                        "is a directory; name its files, as `*.yaml`",
+                    );
+                    wrong.push(unreadable(given, &error));
+                }
                 Ok(found) => paths.extend(found.into_iter().filter(|path| !path.is_dir())),
                 Err(error) => wrong.push(unreadable(given, &error)),
             }

@@ -56,10 +56,7 @@ impl Subject {
 
     /// Holds room for more that is made of its body.
     pub(super) fn hold(&mut self, room: OwnedSemaphorePermit) {
-        match &mut self.held {
-            Some(held) => held.merge(room),
-            None => self.held = Some(room),
-        }
+        hold(&mut self.held, room);
     }
 
     /// Notes what is not known, once.
@@ -110,6 +107,8 @@ async fn content(
     Reading { nameless, pools }: Reading,
 ) -> Result<Subject, Rejection> {
     let content_type = incoming.content_type.as_deref().filter(|value| !value.trim().is_empty());
+    // What can't be read would get around a pool's names, tenants and rules, unless its model is told otherwise.
+    let gets_around = pools && incoming.pool.is_some() && incoming.model.is_none();
     let api = match &incoming.kind {
         // An inference call that does not say what it sends is taken for JSON.
         RequestKind::Inference(api) if content_type.is_none_or(is_json) => *api,
@@ -118,6 +117,9 @@ async fn content(
         }
         RequestKind::Other if content_type.is_some_and(is_json) => {
             return Ok(other_call(incoming, decoding, deadline).await);
+        }
+        RequestKind::Inference(_) if gets_around => {
+            return Err(unreadable("its content type is not JSON"));
         }
         RequestKind::Inference(_) | RequestKind::Models(_) | RequestKind::Other => {
             return Ok(Subject::load_only(Degradation::NotInference));
@@ -132,17 +134,16 @@ async fn content(
     let decoded = decoding.run(encoding, body, deadline).await;
     let Decoded { body, mut held } = match decoded {
         Ok(decoded) => decoded,
+        Err(Undecoded::Unknown) if gets_around => {
+            return Err(unreadable("its content encoding is not known"));
+        }
         Err(Undecoded::Unknown) => return Ok(Subject::load_only(Degradation::UnknownEncoding)),
         Err(Undecoded::Rejected(rejection)) => return Err(rejection),
     };
     let model = incoming.model.clone();
     if model.is_some() {
         // A copy that names it may be made.
-        let copy = decoding.room(body.len(), deadline).await?;
-        match &mut held {
-            Some(held) => held.merge(copy),
-            None => held = Some(copy),
-        }
+        hold(&mut held, decoding.room(body.len(), deadline).await?);
     }
     let call = Call { api, nameless, encoded: encoding.is_some() };
     let original = Original { body: body.clone(), encoded: call.encoded };
@@ -166,6 +167,17 @@ async fn content(
         subject.parsed = Some(Arc::new(parsed));
     }
     Ok(subject)
+}
+
+fn hold(held: &mut Option<OwnedSemaphorePermit>, more: OwnedSemaphorePermit) {
+    match held {
+        Some(held) => held.merge(more),
+        None => *held = Some(more),
+    }
+}
+
+fn unreadable(why: &str) -> Rejection {
+    Rejection::new(ErrorKind::BadRequest, format!("The request body can't be read: {why}."))
 }
 
 /// How an inference call is read.

@@ -283,3 +283,16 @@ async fn a_body_says_whose_request_it_is_only_where_it_may() {
     let deaf = believing(BodyMetadata { tenant: false, ..all });
     assert_eq!(deaf.refused(asks("acme")).await, ErrorKind::ModelNotFound);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_can_t_be_read_does_not_get_around_a_pool() {
+    let site = site(|_| {});
+    site.enforce(&pool(&[model("standard", &[("small", "qwen-4b")])]));
+    let text = Incoming { content_type: Some("text/plain".into()), ..asks("qwen-32b") };
+    let packed = Incoming { content_encoding: Some("lzma".into()), ..asks("qwen-32b") };
+    for request in [text, packed] {
+        assert_eq!(site.refused(request.clone()).await, ErrorKind::BadRequest);
+        // Without a pool the engine says what it thinks of it.
+        site.decide(Incoming { pool: None, ..request }).await;
+    }
+}
