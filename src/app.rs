@@ -223,7 +223,6 @@ impl App {
                 roster,
                 decisions: self.decisions,
                 metrics: self.metrics,
-                mock_mode: self.config.mock_mode,
                 draining: draining.clone(),
                 policies_known: policies.known,
                 reaches_providers: policies.reach_providers,

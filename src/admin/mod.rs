@@ -47,8 +47,6 @@ pub struct Admin {
     pub decisions: Arc<Decisions>,
     /// Everything registered.
     pub metrics: Metrics,
-    /// Whether workers answer without ingest.
-    pub mock_mode: bool,
     /// Set once SIGTERM came: not ready any more.
     pub draining: Arc<AtomicBool>,
     /// Whether the policies are known; true where none decide.
@@ -105,20 +103,13 @@ async fn readyz(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 impl Admin {
     /// What `/readyz` answers now.
     fn answer(&self) -> Answer {
-        let registry = &self.roster.registry;
-        let providers = self.reaches_providers.load(Ordering::Relaxed);
-        let mut readiness = readiness(registry, Besides { mock: self.mock_mode, providers });
-        if registry.snapshot().is_empty() {
-            readiness.reasons.extend(registry.sought().map(|sought| format!("looked for: {sought}")));
-        }
-        if !self.policies_known.load(Ordering::Relaxed) {
-            readiness.ready = false;
-            readiness.reasons.push("policies have not been listed yet".into());
-        }
-        if self.draining.load(Ordering::Relaxed) {
-            readiness.ready = false;
-            readiness.reasons.insert(0, "shutting down".into());
-        }
+        let besides = Besides {
+            mock: self.roster.mock,
+            providers: self.reaches_providers.load(Ordering::Relaxed),
+            policies_unknown: !self.policies_known.load(Ordering::Relaxed),
+            draining: self.draining.load(Ordering::Relaxed),
+        };
+        let readiness = readiness(&self.roster.registry, besides);
         let watches = self.watches.as_ref().map(Watches::report).unwrap_or_default();
         Answer { readiness, behind: watches.iter().filter_map(behind).collect() }
     }

@@ -23,9 +23,13 @@ pub(super) async fn follow(
     (mock, draining, policies): (bool, Arc<AtomicBool>, Policies),
 ) -> (&'static str, Task) {
     loop {
-        let may = !draining.load(Ordering::Relaxed) && policies.known.load(Ordering::Relaxed);
-        let besides = Besides { mock, providers: policies.reach_providers.load(Ordering::Relaxed) };
-        let now = may && fleet::readiness(&registry, besides).ready;
+        let besides = Besides {
+            mock,
+            providers: policies.reach_providers.load(Ordering::Relaxed),
+            policies_unknown: !policies.known.load(Ordering::Relaxed),
+            draining: draining.load(Ordering::Relaxed),
+        };
+        let now = fleet::readiness(&registry, besides).ready;
         ready.send_if_modified(|was| std::mem::replace(was, now) != now);
         tokio::time::sleep(READINESS_POLL).await;
     }

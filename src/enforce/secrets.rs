@@ -20,15 +20,13 @@ use tokio::time::sleep;
 use crate::{
     config::PolicyConfig,
     files::{self, FromFiles},
-    policy::{Known, NoSecret, Secret, SecretKey, Secrets},
+    policy::{Known, NoSecret, Secret, SecretKey, Secrets, compile::DEFAULT_NAMESPACE},
 };
 
 /// Largest file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 /// What was usable and is not is looked at again after this.
 const SETTLE: Duration = Duration::from_millis(300);
-/// The namespace of resources that name none.
-const DEFAULT_NAMESPACE: &str = "default";
 /// What of a file's mode is everybody's.
 const EVERYBODY: u32 = 0o007;
 

@@ -18,15 +18,34 @@ pub struct Besides {
     pub mock: bool,
     /// Policies in force have a provider that requests can be sent to.
     pub providers: bool,
+    /// What is declared as policies is not all known yet.
+    pub policies_unknown: bool,
+    /// It is shutting down.
+    pub draining: bool,
 }
 
 /// Asks the fleet. Providers stand in for workers that are not there or not reached, but not for those of which something
 /// is about to be known: right after a start, what could be served at home is not to be sent out.
 pub fn readiness(registry: &Registry, besides: Besides) -> Readiness {
+    let Readiness { ready, mut reasons } = of_fleet(registry, besides);
+    if besides.policies_unknown {
+        reasons.push("policies have not been listed yet".into());
+    }
+    if besides.draining {
+        reasons.insert(0, "shutting down".into());
+    }
+    Readiness { ready: ready && !besides.policies_unknown && !besides.draining, reasons }
+}
+
+fn of_fleet(registry: &Registry, besides: Besides) -> Readiness {
     let fleet = registry.snapshot();
     if fleet.is_empty() {
         let ready = besides.providers && registry.described().awaited.is_empty();
-        return Readiness { ready, reasons: vec!["no worker is known".into()] };
+        let sought = registry.sought().map(|sought| format!("looked for: {sought}"));
+        return Readiness {
+            ready,
+            reasons: ["no worker is known".into()].into_iter().chain(sought).collect(),
+        };
     }
     let reasons: Vec<String> = fleet.values().filter_map(|m| lacks(m, besides.mock)).collect();
     let known = reasons.len() < fleet.len();
@@ -61,7 +80,7 @@ mod tests {
     };
 
     fn ready(registry: &Registry, providers: bool) -> bool {
-        readiness(registry, Besides { mock: false, providers }).ready
+        readiness(registry, Besides { providers, ..Besides::default() }).ready
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     load::{Claim, LoadView, Pick, Providers},
     policy::eval::Provider,
     route::{Choice, Cost, Demand, assume_worst, held_back, pick, predict, predict_provider, rank, replica},
-    types::{Candidate, Decision, Degradation, ErrorKind, Overlap, Rejection, RemovedReason, Stage},
+    types::{Candidate, Decision, Degradation, ErrorKind, Rejection, RemovedReason, Stage},
 };
 
 use super::{
@@ -162,15 +162,9 @@ fn is_same(before: &Member, now: &Member) -> bool {
 fn of_provider((seat, provider): (&Seat, &Provider), providers: &Providers) -> (Candidate, Other) {
     let view = providers.view(field::at(provider));
     let candidate = Candidate {
-        target: seat.target(),
-        model: seat.model.clone(),
-        overlap: Overlap::default(),
         prediction: predict_provider(view.ttft_ms),
-        waiting: 0.0,
         own_in_flight: view.own_in_flight,
-        level: 0,
-        warming: false,
-        degraded: Vec::new(),
+        ..Candidate::new(seat.target(), seat.model.clone())
     };
     (candidate, (seat.backend, None))
 }

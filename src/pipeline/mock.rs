@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     load::Claim,
-    types::{Candidate, Decision, Overlap, Prediction},
+    types::{Candidate, Decision},
 };
 
 use super::{
@@ -30,15 +30,12 @@ pub(super) fn choose(
     let reservation = pipeline.rooms.load.lock().reserve(winner.worker.id, claim);
     let decision = Decision {
         model: subject.model.clone(),
-        prompt_tokens: None,
         candidates: field.seats.iter().map(candidate).collect(),
         chosen,
         fallbacks: fallbacks(field, chosen),
         removed: field.removed.clone(),
-        taken: Vec::new(),
-        ruled: None,
         degraded: subject.degraded.clone(),
-        replicated: false,
+        ..Decision::default()
     };
     let reserved = Reserved::Worker(winner, reservation);
     Some((Placement::new(pipeline, incoming, decision, reserved), seat.words()))
@@ -52,15 +49,5 @@ fn fallbacks(field: &Field, chosen: usize) -> Vec<usize> {
 }
 
 fn candidate(seat: &Seat) -> Candidate {
-    Candidate {
-        target: seat.target(),
-        model: seat.model.clone(),
-        overlap: Overlap::default(),
-        prediction: Prediction::default(),
-        waiting: 0.0,
-        own_in_flight: 0,
-        level: 0,
-        warming: false,
-        degraded: Vec::new(),
-    }
+    Candidate::new(seat.target(), seat.model.clone())
 }

@@ -64,8 +64,6 @@ struct Live {
     decisions: Arc<Decisions>,
     told: Told,
     ttft: Option<Duration>,
-    /// Until the first token.
-    predicted: Duration,
 }
 
 impl Placement {
@@ -89,8 +87,6 @@ impl Placement {
             decisions: pipeline.rooms.decisions.clone(),
             told: Told::default(),
             ttft: None,
-            predicted: Duration::try_from_secs_f64(decision.primary().prediction.ttft_ms / 1e3)
-                .unwrap_or(Duration::MAX),
         };
         let mut placement = Self::unreserved(Arc::new(decision));
         placement.live = Some(Box::new(live));
@@ -100,6 +96,11 @@ impl Placement {
     /// A decision that holds no load and tells nobody how it went: for tests of the front doors.
     pub fn unreserved(decision: Arc<Decision>) -> Self {
         Self { decision, streamed: false, rewrite: None, client_model: None, live: None }
+    }
+
+    /// Under which labels it counts, until it has ended.
+    pub(super) fn account(&self) -> Option<(&Who, &Arc<str>)> {
+        self.live.as_deref().map(|live| (&live.who, &live.workerset))
     }
 
     /// Its decision was told.
@@ -127,13 +128,9 @@ impl Placement {
             model: decision.model.clone(),
             prompt_tokens: decision.prompt_tokens,
             candidates: vec![decision.primary().clone()],
-            chosen: 0,
-            fallbacks: Vec::new(),
-            removed: Vec::new(),
-            taken: Vec::new(),
-            ruled: None,
             degraded: decision.degraded.clone(),
             replicated: decision.replicated,
+            ..Decision::default()
         });
     }
 
@@ -150,7 +147,7 @@ impl Placement {
         live.ttft = Some(observed);
         live.metrics.first_token(&live.who, &live.workerset, observed);
         if live.as_picked && self.decision.prompt_tokens.is_some() {
-            let predicted = self.decision.primary().prediction.ttft_ms / 1000.0;
+            let predicted = predicted_secs(&self.decision);
             live.metrics.predicted(&live.who, &live.workerset, Prediction { predicted, observed });
         }
     }
@@ -191,8 +188,13 @@ impl Placement {
             Reserved::Provider(_) if outcome == Outcome::Refused => Outcome::Failed,
             Reserved::Provider(_) => outcome,
         };
-        live.ended(outcome, usage);
+        live.ended(&self.decision, outcome, usage);
     }
+}
+
+/// Seconds to the first token that the pick was made on.
+fn predicted_secs(decision: &Decision) -> f64 {
+    decision.primary().prediction.ttft_ms / 1e3
 }
 
 impl Reserved {
@@ -211,7 +213,7 @@ impl Reserved {
 }
 
 impl Live {
-    fn ended(&mut self, outcome: Outcome, usage: Option<Usage>) {
+    fn ended(&mut self, decision: &Decision, outcome: Outcome, usage: Option<Usage>) {
         let member = match &self.reserved {
             Reserved::Worker(member, _) => Some(member),
             Reserved::Provider(_) => None,
@@ -219,7 +221,7 @@ impl Live {
         let ending = Ending {
             outcome,
             ttft: self.ttft,
-            predicted: self.predicted,
+            predicted: Duration::try_from_secs_f64(predicted_secs(decision)).unwrap_or(Duration::MAX),
             served_by: member.map(|member| member.worker.id),
             took: self.decided_at.elapsed(),
             usage,
@@ -271,7 +273,7 @@ fn answered(member: &Member) {
 impl Drop for Placement {
     fn drop(&mut self) {
         if let Some(live) = &mut self.live {
-            live.ended(Outcome::Cancelled, None);
+            live.ended(&self.decision, Outcome::Cancelled, None);
         }
     }
 }

@@ -204,6 +204,18 @@ mod tests {
     }
 
     #[test]
+    fn no_credential_is_in_a_header_that_routes() {
+        for header in ["x-kinference-backend", "x-gateway-destination-endpoint", "accept-encoding"] {
+            let spec = json!({
+                "api": "OpenAI", "host": "h", "models": [{"name": "m"}],
+                "credentials": {"mode": "Header", "header": header, "secretRef": {"name": "s", "key": "k"}},
+            });
+            let said = problems("InferenceProvider", &spec);
+            assert!(said.len() == 1 && said[0].contains("can't carry a credential"), "{header}: {said:?}");
+        }
+    }
+
+    #[test]
     fn labels_and_urls_are_such() {
         let spec = json!({
             "profile": "p", "modelName": "m", "kvBlockSize": 16, "renderUrl": "http://[::1",

@@ -79,7 +79,7 @@ pub(super) mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::types::{Degradation, Overlap, Prediction, ProviderTarget, Target, WorkerId, WorkerTarget};
+    use crate::types::{Degradation, Prediction, ProviderTarget, Target, WorkerId, WorkerTarget};
 
     fn worker(id: u64) -> Target {
         Target::Worker(WorkerTarget {
@@ -96,15 +96,9 @@ pub(super) mod tests {
 
     pub(in crate::route) fn candidate(id: u64, ttft_ms: f64, own_in_flight: u32) -> Candidate {
         Candidate {
-            target: worker(id),
-            model: None,
-            overlap: Overlap::default(),
             prediction: Prediction { ttft_ms, ..Default::default() },
-            waiting: 0.0,
             own_in_flight,
-            level: 0,
-            warming: false,
-            degraded: Vec::new(),
+            ..Candidate::new(worker(id), None)
         }
     }
 

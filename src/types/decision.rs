@@ -193,8 +193,25 @@ pub struct Candidate {
     pub degraded: Vec<Degradation>,
 }
 
-/// What was decided for one request, and everything that it followed from.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+impl Candidate {
+    /// One of which nothing is known: idle, and nothing predicted.
+    pub fn new(target: Target, model: Option<Arc<str>>) -> Self {
+        Self {
+            target,
+            model,
+            overlap: Overlap::default(),
+            prediction: Prediction::default(),
+            waiting: 0.0,
+            own_in_flight: 0,
+            level: 0,
+            warming: false,
+            degraded: Vec::new(),
+        }
+    }
+}
+
+/// What was decided for one request, and everything that it followed from. One that is made has its chosen candidate.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Decision {
     /// The model that the request asks for, by the name that its client knows.
     pub model: Option<Arc<str>>,

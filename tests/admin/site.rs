@@ -55,7 +55,6 @@ impl Site {
         let admin = Admin {
             roster,
             metrics,
-            mock_mode: false,
             draining: Arc::default(),
             policies_known: Arc::new(true.into()),
             reaches_providers: Arc::default(),

@@ -12,7 +12,7 @@ use kinference::{
         Server, Services,
         ext_proc::{ExtProc, Parts},
     },
-    types::{Candidate, Credential, Decision, Overlap, Prediction, ProviderTarget, Target},
+    types::{Candidate, Credential, Decision, ProviderTarget, Target},
 };
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
@@ -130,29 +130,8 @@ fn decision() -> Arc<Decision> {
         path_prefix: Some("/openai".into()),
         credential: Some(Arc::new(credential)),
     };
-    let only = Candidate {
-        target: Target::Provider(Arc::new(target)),
-        model: Some("large".into()),
-        overlap: Overlap::default(),
-        prediction: Prediction::default(),
-        waiting: 0.0,
-        own_in_flight: 0,
-        level: 0,
-        warming: false,
-        degraded: vec![],
-    };
-    Arc::new(Decision {
-        model: Some(PUBLIC.into()),
-        prompt_tokens: None,
-        candidates: vec![only],
-        chosen: 0,
-        fallbacks: vec![],
-        removed: vec![],
-        taken: vec![],
-        ruled: None,
-        degraded: vec![],
-        replicated: false,
-    })
+    let only = Candidate::new(Target::Provider(Arc::new(target)), Some("large".into()));
+    Arc::new(Decision { model: Some(PUBLIC.into()), candidates: vec![only], ..Decision::default() })
 }
 
 fn buffered(config: String) -> String {

@@ -19,7 +19,7 @@ use kinference::{
         Server, Services,
         ext_proc::{ExtProc, Parts},
     },
-    types::{Candidate, Decision, Overlap, Prediction, RequestKind, Target, WorkerId, WorkerTarget},
+    types::{Candidate, Decision, RequestKind, Target, WorkerId, WorkerTarget},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -154,34 +154,16 @@ fn placed(incoming: &Incoming, [engine, mirror]: &[String; 2]) -> Placement {
 }
 
 fn decision(endpoint: &str) -> Arc<Decision> {
-    let only = Candidate {
-        target: Target::Worker(WorkerTarget {
+    let only = Candidate::new(
+        Target::Worker(WorkerTarget {
             id: WorkerId(1),
             name: "w".into(),
             workerset: "local".into(),
             endpoint: endpoint.into(),
         }),
-        model: None,
-        overlap: Overlap::default(),
-        prediction: Prediction::default(),
-        waiting: 0.0,
-        own_in_flight: 0,
-        level: 0,
-        warming: false,
-        degraded: vec![],
-    };
-    Arc::new(Decision {
-        model: Some("tiny".into()),
-        prompt_tokens: None,
-        candidates: vec![only],
-        chosen: 0,
-        fallbacks: vec![],
-        removed: vec![],
-        taken: vec![],
-        ruled: None,
-        degraded: vec![],
-        replicated: false,
-    })
+        None,
+    );
+    Arc::new(Decision { model: Some("tiny".into()), candidates: vec![only], ..Decision::default() })
 }
 
 /// What the mirror answers to that body, with a name at the top.

@@ -143,7 +143,6 @@ async fn asked<T>(site: Site, ask: impl AsyncFnOnce(&str) -> T) -> T {
         roster: Roster { registry, index, load, mock: false },
         decisions,
         metrics,
-        mock_mode: false,
         draining: Arc::default(),
         policies_known: Arc::new(AtomicBool::new(true)),
         watches: None,

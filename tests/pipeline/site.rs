@@ -15,7 +15,7 @@ use kinference::{
     pipeline::{Incoming, IncomingBody, Pipeline, Placement, Rooms},
     policy::{
         self,
-        compile::{Finding, Weight},
+        compile::{Policies, Weight},
     },
     prompt::{Tokenizers, http_client},
     types::{
@@ -116,6 +116,11 @@ impl Site {
 
     /// Puts these resources in force: each a kind, a name and a spec.
     pub fn enforce(&self, resources: &[(&str, &str, Value)]) {
+        self.enforce_all(resources, Weight::Suspicious);
+    }
+
+    /// The same, of which nothing is worse than that.
+    pub fn enforce_all(&self, resources: &[(&str, &str, Value)], worst: Weight) -> Arc<Policies> {
         let read = |(kind, name, spec): &(&str, &str, Value)| {
             policy::read(json!({
                 "apiVersion": format!("{}/{}", policy::crd::GROUP, policy::crd::VERSION),
@@ -125,9 +130,10 @@ impl Site {
         };
         let resources: Vec<_> = resources.iter().map(read).collect();
         let (policies, findings) = policy::compile::compile(&resources, None);
-        let suspicious = |one: &Finding| one.weight == Weight::Suspicious;
-        assert!(findings.iter().all(suspicious), "{findings:?}");
-        self.pipeline.policies().store(Some(Arc::new(policies)));
+        assert!(findings.iter().all(|one| one.weight <= worst), "{findings:?}");
+        let policies = Arc::new(policies);
+        self.pipeline.policies().store(Some(policies.clone()));
+        policies
     }
 
     pub fn member(&self, id: u64) -> Arc<Member> {

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     observe::Told,
     types::{
-        Candidate, Degradation, Ending, ErrorKind, Overlap, PolicyStatus, Prediction, Removed, RemovedReason,
+        Candidate, Degradation, Ending, ErrorKind, PolicyStatus, Prediction, Removed, RemovedReason,
         RuleSaid, Stages, StepSaid, Target, Usage, WorkerTarget,
     },
 };
@@ -28,27 +28,16 @@ fn decision() -> Decision {
         endpoint: "10.0.0.1:1".into(),
     };
     let candidate = Candidate {
-        target: Target::Worker(target),
-        model: None,
-        overlap: Overlap::default(),
         prediction: Prediction { blocks: 10.0, cached_blocks: 4.0, ..Prediction::default() },
-        waiting: 0.0,
-        own_in_flight: 0,
-        level: 0,
-        warming: false,
         degraded: vec![Degradation::NoMetrics],
+        ..Candidate::new(Target::Worker(target), None)
     };
     Decision {
-        model: None,
         prompt_tokens: Some(160),
         candidates: vec![candidate],
-        chosen: 0,
-        fallbacks: vec![],
         removed: vec![Removed { who: "w2".into(), model: None, reason: RemovedReason::Asleep }],
-        taken: vec![],
         ruled: Some(ruled(StepEffect::Narrowed, 2)),
-        degraded: vec![],
-        replicated: false,
+        ..Decision::default()
     }
 }
 

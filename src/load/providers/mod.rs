@@ -64,6 +64,13 @@ struct Books {
     left: bool,
 }
 
+impl Books {
+    fn ttft_ms(&self, at: AtProvider<'_>, now: Instant) -> f64 {
+        let learnt = self.learnt.get(at.model);
+        learnt.map_or(at.expected_ttft_ms, |learnt| learnt.ms(at.expected_ttft_ms, now))
+    }
+}
+
 impl Providers {
     /// None asked yet.
     pub fn new(metrics: &Metrics) -> Arc<Self> {
@@ -74,30 +81,30 @@ impl Providers {
     pub fn view(&self, at: AtProvider<'_>) -> ProviderView {
         let (now, books) = (Instant::now(), self.books.lock());
         let of = books.get(at.provider);
-        let learnt = of.and_then(|books| books.learnt.get(at.model));
         ProviderView {
             takes_requests: of.is_none_or(|books| books.health.takes_requests(now)),
             own_in_flight: of.map_or(0, |books| books.in_flight),
-            ttft_ms: learnt.map_or(at.expected_ttft_ms, |learnt| learnt.ms(at.expected_ttft_ms, now)),
+            ttft_ms: of.map_or(at.expected_ttft_ms, |books| books.ttft_ms(at, now)),
         }
     }
 
     /// Counts a request as in flight there until the reservation is dropped.
     pub fn reserve(self: &Arc<Self>, at: AtProvider<'_>) -> ProviderReservation {
-        let predicted = Duration::from_secs_f64(self.view(at).ttft_ms.clamp(0.0, 1e9) / 1e3);
+        let now = Instant::now();
         let mut all = self.books.lock();
         let books = all.entry(at.provider.clone()).or_default();
         books.left = false;
         books.in_flight += 1;
         self.instruments.in_flight(at.provider, books.in_flight);
+        let predicted = Duration::from_secs_f64(books.ttft_ms(at, now).clamp(0.0, 1e9) / 1e3);
         ProviderReservation {
-            trial: books.health.begin(Instant::now()),
+            trial: books.health.begin(now),
             table: self.clone(),
             provider: at.provider.clone(),
             model: at.model.clone(),
             expected_ttft_ms: at.expected_ttft_ms,
             had_token: false,
-            began: Instant::now(),
+            began: now,
             patience: (3 * predicted).max(LEAST_PATIENCE),
             outcome: Outcome::Cancelled,
         }

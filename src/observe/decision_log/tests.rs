@@ -7,8 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::types::{
-    Candidate, Decision, Degradation, ErrorKind, Overlap, Prediction, Rejection, Stages, Target, WorkerId,
-    WorkerTarget,
+    Candidate, Decision, Degradation, ErrorKind, Rejection, Stages, Target, WorkerId, WorkerTarget,
 };
 
 const WITHIN: Duration = Duration::from_secs(60);
@@ -16,29 +15,8 @@ const WITHIN: Duration = Duration::from_secs(60);
 fn decision(degraded: Vec<Degradation>) -> Decision {
     let target =
         WorkerTarget { id: WorkerId(1), name: "w".into(), workerset: "s".into(), endpoint: "a:1".into() };
-    let candidate = Candidate {
-        target: Target::Worker(target),
-        model: None,
-        overlap: Overlap::default(),
-        prediction: Prediction::default(),
-        waiting: 0.0,
-        own_in_flight: 0,
-        level: 0,
-        warming: false,
-        degraded: Vec::new(),
-    };
-    Decision {
-        model: None,
-        prompt_tokens: None,
-        candidates: vec![candidate],
-        chosen: 0,
-        fallbacks: Vec::new(),
-        removed: Vec::new(),
-        taken: Vec::new(),
-        ruled: None,
-        degraded,
-        replicated: false,
-    }
+    let candidate = Candidate::new(Target::Worker(target), None);
+    Decision { candidates: vec![candidate], degraded, ..Decision::default() }
 }
 
 fn record(id: &str, decided: Result<Decision, Rejection>) -> Arc<Record> {
@@ -174,4 +152,37 @@ async fn a_decision_does_not_wait_for_a_writer_that_is_slow() {
     // Each takes two places: its own and its candidate's.
     (0..40_000).for_each(|_| log.decided(&record));
     assert_eq!(counted(&metrics, "dropped"), 40_000 - 65_536 / 2);
+}
+
+#[tokio::test]
+async fn a_file_that_is_moved_is_followed_by_a_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, moved) = (dir.path().join("log"), dir.path().join("moved"));
+    with_log(LogOptions { target: file(&dir, u64::MAX), sample: 1.0 }, async |log, metrics| {
+        for (id, then) in [("before", Some(&moved)), ("after", None)] {
+            log.decided(&fine(id));
+            assert!(log.flush(WITHIN).await);
+            then.into_iter().for_each(|to| fs::rename(&path, to).unwrap());
+        }
+        assert_eq!([ids(&moved), ids(&path)], [vec!["before".to_owned()], vec!["after".to_owned()]]);
+        assert_eq!(counted(metrics, "written"), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_a_file_of_its_own_is_put_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let real = dir.path().join("real");
+    fs::write(&real, "").unwrap();
+    std::os::unix::fs::symlink(&real, dir.path().join("log")).unwrap();
+    with_log(LogOptions { target: file(&dir, 1), sample: 1.0 }, async |log, _| {
+        for id in ["one", "other"] {
+            log.decided(&fine(id));
+            assert!(log.flush(WITHIN).await);
+        }
+        assert_eq!(ids(&real), ["one", "other"]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    })
+    .await;
 }

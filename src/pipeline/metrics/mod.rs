@@ -12,7 +12,7 @@ use prometheus::{Histogram, IntCounter, IntCounterVec};
 use crate::{
     config::TenantLabels,
     observe::{Metrics, Names},
-    types::{Decision, Ending, Outcome, Rejection, Stage, Stages, Target},
+    types::{Ending, Outcome, Rejection, Stage, Stages, Target},
 };
 
 use super::Placement;
@@ -122,25 +122,24 @@ impl PipelineMetrics {
             self.stages[stage as usize].observe(took.took.as_secs_f64());
         }
         match decided {
-            Ok(placement) => self.placed(tenant, &placement.decision),
+            Ok(placement) => self.placed(placement),
             Err(rejection) => self.rejected(tenant, rejection),
         }
     }
 
-    fn placed(&self, tenant: Option<&Arc<str>>, decision: &Decision) {
-        let who = self.who(tenant, decision.model.as_ref());
-        let workerset = workerset(&decision.primary().target);
+    fn placed(&self, placement: &Placement) {
+        let (Some((who, workerset)), decision) = (placement.account(), &placement.decision) else { return };
         let basis = if decision.prompt_tokens.is_some() { Basis::Prompt } else { Basis::Load };
-        self.book.series(&who, &workerset).decided(basis);
+        self.book.series(who, workerset).decided(basis);
         if let Some(ruled) = &decision.ruled {
             let by = if ruled.decided_by().is_some() { "rule" } else { "prediction" };
             self.ruled.with_label_values(&[by]).inc();
         }
         if decision.replicated {
-            self.replicated.with_label_values(&[&*who.model, &*workerset]).inc();
+            self.replicated.with_label_values(&[&*who.model, &**workerset]).inc();
         }
         for lacks in decision.lacks() {
-            self.degraded.with_label_values(&[&*who.model, &*workerset, lacks.label()]).inc();
+            self.degraded.with_label_values(&[&*who.model, &**workerset, lacks.label()]).inc();
         }
     }
 

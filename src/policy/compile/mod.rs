@@ -23,7 +23,7 @@ use super::{
 };
 
 /// The namespace of a resource that names none.
-pub(super) const DEFAULT_NAMESPACE: &str = "default";
+pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// Everything that decides over requests. Immutable.
 #[derive(Debug, Default)]

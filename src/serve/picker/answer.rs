@@ -160,7 +160,7 @@ fn prediction(terms: &types::Prediction) -> Prediction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Credential, Overlap, ProviderTarget, Target};
+    use crate::types::{Credential, ProviderTarget, Target};
 
     fn decision(path_prefix: Option<&str>) -> Decision {
         let credential = Credential { header: "x-api-key".into(), value: "s3cret".into() };
@@ -171,29 +171,8 @@ mod tests {
             path_prefix: path_prefix.map(Arc::from),
             credential: Some(Arc::new(credential)),
         };
-        let candidate = types::Candidate {
-            target: Target::Provider(Arc::new(target)),
-            model: Some("large".into()),
-            overlap: Overlap::default(),
-            prediction: types::Prediction::default(),
-            waiting: 0.0,
-            own_in_flight: 0,
-            level: 0,
-            warming: false,
-            degraded: vec![],
-        };
-        Decision {
-            model: Some("public".into()),
-            prompt_tokens: None,
-            candidates: vec![candidate],
-            chosen: 0,
-            fallbacks: vec![],
-            removed: vec![],
-            taken: vec![],
-            ruled: None,
-            degraded: vec![],
-            replicated: false,
-        }
+        let candidate = types::Candidate::new(Target::Provider(Arc::new(target)), Some("large".into()));
+        Decision { model: Some("public".into()), candidates: vec![candidate], ..Decision::default() }
     }
 
     #[test]

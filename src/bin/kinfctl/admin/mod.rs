@@ -32,14 +32,22 @@ impl Admin {
             Some(("http", _)) => self.admin.clone(),
             Some(_) => bail!("{}: the admin listener speaks http:// only", told()),
         };
-        let mut url: Url = text.parse().with_context(told)?;
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
+        let url = under(&text.parse().with_context(told)?, path);
         // A proxy of the environment is no way to this machine.
         let client = Client::builder().no_proxy().timeout(TIMEOUT).build()?;
         Ok(client.request(method, url).header(CHANGE_HEADER, "1"))
     }
+}
+
+/// The address of a path of these segments, whatever is in them: of a URL, `.` and `..` would be steps.
+pub fn under(url: &Url, path: &[&str]) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
+    let byte = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    let segment = |segment: &&str| format!("/{}", segment.bytes().map(byte).collect::<String>());
+    format!("{}{}", url.as_str().trim_end_matches('/'), path.iter().map(segment).collect::<String>())
 }
 
 /// What the server answers, or why it does not do it.
@@ -53,5 +61,21 @@ async fn answer<T: DeserializeOwned>(request: RequestBuilder) -> anyhow::Result<
     match serde_json::from_slice::<Refused>(&body) {
         Ok(refused) => bail!(refused.error),
         Err(_) => bail!("the server answers {status}: is it a Kinference that takes changes?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_segment_is_a_step_or_several() {
+        let url = "http://127.0.0.1:9003/".parse().unwrap();
+        let of = |id| under(&url, &["api", "decisions", id]);
+        for (id, want) in
+            [("..", "%2E%2E"), ("a/b c", "a%2Fb%20c"), ("\u{e9}\n", "%C3%A9%0A"), ("r-1_~", "r-1_~")]
+        {
+            assert_eq!(of(id), format!("http://127.0.0.1:9003/api/decisions/{want}"));
+        }
     }
 }

@@ -5,7 +5,10 @@ use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::output::{self, Format};
+use crate::{
+    admin::under,
+    output::{self, Format},
+};
 
 use super::story::{Story, lines};
 
@@ -56,20 +59,10 @@ pub async fn explain(id: &str, request: &Past, format: Format) -> anyhow::Result
     Ok(())
 }
 
-/// For a path, where `.` and `..` would be steps.
-fn escaped(id: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
-    let byte = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    id.bytes().map(byte).collect()
-}
-
 async fn ask(id: &str, admin: &Url) -> anyhow::Result<Answer> {
     ensure!(!id.is_empty(), "--request-id is empty");
     ensure!(matches!(admin.scheme(), "http" | "https"), "--admin {admin}: neither http:// nor https://");
-    let url = format!("{}/api/decisions/{}", admin.as_str().trim_end_matches('/'), escaped(id));
+    let url = under(admin, &["api", "decisions", id]);
     let failed = || format!("can't ask {admin}");
     let answer = reqwest::get(url).await.with_context(failed)?;
     let status = answer.status();

@@ -147,14 +147,10 @@ pub(super) fn routed(
         Target::Provider(target.into())
     };
     types::Candidate {
-        target,
-        model: Some(shown.model.as_str().into()),
-        overlap: Overlap::default(),
         prediction: shown.prediction.clone(),
         waiting: known.map_or(0.0, |known| known.load.queue),
         own_in_flight: shown.own_in_flight,
-        level: 0,
-        warming: false,
         degraded: stale.then_some(types::Degradation::StaleMetrics).into_iter().collect(),
+        ..types::Candidate::new(target, Some(shown.model.as_str().into()))
     }
 }

@@ -19,40 +19,25 @@ use crate::{
         inbound::Chunk,
         reply::{CHUNK_BYTES, Edit, Reply},
     },
-    types::{
-        Candidate, Decision, ErrorKind, ErrorShape, Overlap, Prediction, RuleSaid, Ruled, Target, WorkerId,
-        WorkerTarget,
-    },
+    types::{Candidate, Decision, ErrorKind, ErrorShape, RuleSaid, Ruled, Target, WorkerId, WorkerTarget},
 };
 
 fn decision() -> Arc<Decision> {
-    let candidate = |id: u64| Candidate {
-        target: Target::Worker(WorkerTarget {
-            id: WorkerId(id),
-            name: format!("w{id}").into(),
-            workerset: "s".into(),
-            endpoint: format!("10.0.0.{id}:80").into(),
-        }),
-        model: None,
-        overlap: Overlap::default(),
-        prediction: Prediction::default(),
-        waiting: 0.0,
-        own_in_flight: 0,
-        level: 0,
-        warming: false,
-        degraded: vec![],
+    let candidate = |id: u64| {
+        Candidate::new(
+            Target::Worker(WorkerTarget {
+                id: WorkerId(id),
+                name: format!("w{id}").into(),
+                workerset: "s".into(),
+                endpoint: format!("10.0.0.{id}:80").into(),
+            }),
+            None,
+        )
     };
     Arc::new(Decision {
-        model: None,
-        prompt_tokens: None,
         candidates: vec![candidate(1), candidate(2)],
-        chosen: 0,
         fallbacks: vec![1],
-        removed: vec![],
-        taken: vec![],
-        ruled: None,
-        degraded: vec![],
-        replicated: false,
+        ..Decision::default()
     })
 }
 

@@ -5,6 +5,9 @@
 
 mod random;
 mod server;
+#[path = "../../../../../tests/pipeline/site.rs"]
+#[expect(dead_code, reason = "it serves the tests of the pipeline")]
+mod site;
 
 use std::collections::BTreeSet;
 

@@ -1,49 +1,31 @@
 //! The server's side: a pipeline over its real rooms, made to look like what was drawn.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kinference::{
-    cache::CacheIndex,
-    config::{Config, Profile, TokenizeMode, Topology},
-    fleet::{Availability, KvSource, ModelCard, Registry, Worker, WorkerSet},
-    load::{Claim, LoadSample, LoadTable, Reservation},
-    observe::Metrics,
-    pipeline::{Incoming, IncomingBody, Pipeline, Placement, Rooms},
-    policy::{self, compile::Weight, eval::Pool},
-    prompt::{Tokenizers, http_client},
-    types::{Candidate, EngineHash, KvEvent, Rank, Rejection, RequestKind, StoredBlocks, WorkerId},
+    config::{Profile, TokenizeMode},
+    fleet::{Availability, ModelCard, Worker},
+    load::{Claim, LoadSample, Reservation},
+    pipeline::{Incoming, Placement},
+    policy::{compile::Weight, eval::Pool},
+    types::{Api, Candidate, Rejection, RequestKind, WorkerId},
 };
-use serde_json::{Value, json};
-use tokio::time::Instant;
+use serde_json::json;
 
 use super::{
     super::{Fleet, WorkerState, fleet},
     Said, by_name_where_equal,
-    random::{BLOCK, Drawn, DrawnWorker, SETS},
+    random::{BLOCK, Drawn, DrawnWorker, Resources, SETS},
+    site::{Site, call, profile, worker, worker_set},
     tenths,
 };
-
-const MINIMAL: &str = r#"
-listen = "127.0.0.1:0"
-[[profile]]
-name = "default"
-[[workerset]]
-name = "big"
-profile = "default"
-kv_block_size = 16
-[workerset.discovery]
-workers_file = "none.toml"
-"#;
 
 /// What it decided.
 pub type Placed = Result<Placement, Rejection>;
 
 pub struct Server {
-    registry: Arc<Registry>,
-    index: Arc<CacheIndex>,
-    load: Arc<LoadTable>,
-    pipeline: Pipeline,
-    profile: Arc<Profile>,
+    site: Site,
+    profile: Profile,
     /// Workers of the draw.
     workers: Vec<(WorkerId, usize)>,
     held: Vec<Reservation>,
@@ -53,56 +35,31 @@ pub struct Server {
 
 impl Server {
     pub fn new() -> Self {
-        let (mut config, _) = Config::parse(MINIMAL, Path::new("/")).unwrap();
-        let profile =
-            Profile { name: "default".into(), tokenize_mode: TokenizeMode::Local, ..Profile::default() };
-        config.profiles = vec![profile.clone()];
-        config.tokenize.mount_dir = Some("/nonexistent".into());
-        let metrics = Metrics::new();
-        let (registry, index) = (Arc::<Registry>::default(), CacheIndex::new(&metrics));
-        let load = LoadTable::new(config.metrics_poll, &metrics);
-        let client = http_client(&config.tokenize).unwrap();
-        let rooms = Rooms {
-            registry: registry.clone(),
-            index: index.clone(),
-            load: load.clone(),
-            tokenizers: Tokenizers::new(config.tokenize.clone(), client, &metrics),
-            decisions: Arc::default(),
-        };
-        let pipeline = Pipeline::new(&config, rooms, &metrics);
-        let (workers, held) = (Vec::new(), Vec::new());
-        Self { registry, index, load, pipeline, profile: Arc::new(profile), workers, held, last_id: 0 }
+        let profile = profile("default", |profile| profile.tokenize_mode = TokenizeMode::Local);
+        let site = Site::new(std::slice::from_ref(&profile), |_| {});
+        Self { site, profile, workers: Vec::new(), held: Vec::new(), last_id: 0 }
     }
 
     /// Puts the resources in force; their pool.
-    pub fn enforce(&self, resources: &[(&str, String, Value)]) -> Arc<Pool> {
-        let read = |(kind, name, spec): &(&str, String, Value)| {
-            policy::read(json!({
-                "apiVersion": format!("{}/{}", policy::crd::GROUP, policy::crd::VERSION),
-                "kind": kind, "metadata": {"name": name, "namespace": "ns"}, "spec": spec,
-            }))
-            .unwrap_or_else(|problems| panic!("{problems:?}: {spec}"))
-        };
-        let resources: Vec<_> = resources.iter().map(read).collect();
-        let (policies, findings) = policy::compile::compile(&resources, None);
-        assert!(findings.iter().all(|one| one.weight < Weight::Conflict), "{findings:?}");
-        let pool = policies.pool("chat").unwrap().clone();
-        self.pipeline.policies().store(Some(Arc::new(policies)));
-        pool
+    pub fn enforce(&self, resources: &Resources) -> Arc<Pool> {
+        let resources: Vec<_> =
+            resources.iter().map(|(kind, name, spec)| (*kind, name.as_str(), spec.clone())).collect();
+        // What a draw names may not be behind its pool.
+        self.site.enforce_all(&resources, Weight::Unresolved).pool("chat").unwrap().clone()
     }
 
     /// Has the fleet be the drawn one.
     pub async fn populate(&mut self, drawn: &Drawn) {
         self.held.clear();
         for (id, _) in self.workers.drain(..) {
-            self.load.forget(id);
-            self.index.remove_worker(id);
+            self.site.load.forget(id);
+            self.site.index.remove_worker(id);
         }
-        SETS.iter().for_each(|set| drop(self.registry.replace_set(set, Vec::new()).unwrap()));
+        SETS.iter().for_each(|set| drop(self.site.registry.replace_set(set, Vec::new()).unwrap()));
         for set in SETS {
             let of_set = drawn.workers.iter().enumerate().filter(|(_, worker)| worker.set == set);
             let members: Vec<_> = of_set.map(|(n, drawn)| self.worker(n, drawn)).collect();
-            self.registry.replace_set(set, members).unwrap();
+            self.site.registry.replace_set(set, members).unwrap();
         }
         for (id, n) in self.workers.clone() {
             let worker = &drawn.workers[n];
@@ -113,11 +70,11 @@ impl Server {
                 owned_by: String::new(),
             };
             let cards = worker.models.iter().map(card).collect();
-            self.registry.get(id).unwrap().status.models.store(Some(Arc::new(cards)));
-            self.store(id, worker.cached);
+            self.site.registry.get(id).unwrap().status.models.store(Some(Arc::new(cards)));
+            self.site.store(id.0, 0..worker.cached * BLOCK).await;
             for (work, has_token) in &worker.own {
                 let claim = Claim { work_ms: Some(f64::from(*work)), keys: None, streamed: true };
-                let mut held = self.load.lock().reserve(id, claim);
+                let mut held = self.site.load.lock().reserve(id, claim);
                 if *has_token {
                     held.first_token();
                 }
@@ -125,10 +82,6 @@ impl Server {
             }
         }
         self.scrape(drawn).await;
-        let mut settled = std::pin::pin!(self.index.settled());
-        while futures::poll!(&mut settled).is_pending() {
-            tokio::task::yield_now().await;
-        }
     }
 
     /// Tells the loads, the oldest first, with the time between them.
@@ -143,7 +96,7 @@ impl Server {
             let (waiting, running, hundredths) = worker.load;
             let kv_usage = f64::from(hundredths) / 100.0;
             let sample = LoadSample { running: running.into(), waiting: waiting.into(), kv_usage };
-            self.load.record_scrape(*id, sample);
+            self.site.load.record_scrape(*id, sample);
         }
         tokio::time::advance(Duration::from_millis(age)).await;
     }
@@ -152,37 +105,13 @@ impl Server {
         self.last_id += 1;
         let id = WorkerId(self.last_id);
         self.workers.push((id, n));
-        let profile = self.profile.clone();
+        let set = worker_set(drawn.set, &self.profile);
         Worker {
-            id,
             name: format!("w{n}").into(),
-            set: Arc::new(WorkerSet {
-                name: drawn.set.into(),
-                profile,
-                kv_block_size: BLOCK,
-                render_url: None,
-            }),
             model_name: "".into(),
-            kv: KvSource::Unknown,
-            metrics_url: None,
-            http_url: None,
-            endpoint: format!("10.0.{}.{}:8000", id.0 / 250, id.0 % 250).into(),
-            topology: Topology::default(),
             availability: if drawn.ready { Availability::Ready } else { Availability::NotReady },
+            ..worker(&set, id.0)
         }
-    }
-
-    fn store(&self, id: WorkerId, blocks: u32) {
-        if blocks == 0 {
-            return;
-        }
-        let stored = StoredBlocks {
-            hashes: (0..blocks).map(|n| EngineHash::Int(u64::from(n))).collect(),
-            tokens: (0..blocks * BLOCK).collect(),
-            block_size: BLOCK,
-            ..StoredBlocks::default()
-        };
-        self.index.writer(id, Rank(0), BLOCK).apply(&KvEvent::Stored(stored));
     }
 
     /// What its rooms say of the fleet, and what it decides.
@@ -192,11 +121,11 @@ impl Server {
             (format!("w{n}"), self.described(*id, worker, drawn.blocks))
         });
         let described = described.collect();
-        (described, self.pipeline.decide(incoming(drawn)).await)
+        (described, self.site.pipeline.decide(incoming(drawn)).await)
     }
 
     fn described(&self, id: WorkerId, drawn: &DrawnWorker, blocks: Option<u32>) -> WorkerState {
-        let view = self.load.lock().view(id);
+        let view = self.site.load.lock().view(id);
         let percent = |blocks: u32| f64::from(drawn.cached) / f64::from(blocks) * 100.0;
         fleet::WorkerState {
             worker_set: Some(drawn.set.to_owned()),
@@ -226,20 +155,11 @@ fn incoming(drawn: &Drawn) -> Incoming {
         body["max_tokens"] = json!(most);
     }
     Incoming {
-        request_id: "r".into(),
         kind: RequestKind::of("POST", path),
-        content_type: Some("application/json".into()),
-        content_encoding: None,
         tenant: asked.tenant.as_deref().map(Into::into),
         tags: asked.tags.iter().map(|tag| tag.as_str().into()).collect(),
         pool: Some("chat".into()),
-        subset: None,
-        exclude: Vec::new(),
-        model: None,
-        sees_response: true,
-        began: Instant::now(),
-        traceparent: None,
-        body: IncomingBody::Full(body.to_string().into()),
+        ..call(Api::Completions, body.to_string())
     }
 }
 
