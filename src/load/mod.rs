@@ -9,7 +9,7 @@ mod providers;
 mod sample;
 mod table;
 
-pub use providers::{AtProvider, ProviderReservation, ProviderView, Providers};
+pub use providers::{AtProvider, FAILURES, Fault, ProviderReservation, ProviderView, Providers, SetAside};
 pub use sample::{Freshness, LoadSample, LoadView};
 pub use table::{Claim, LoadTable, POLLS_KEPT, Pick, Reservation};
 

@@ -16,6 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+pub use self::health::{FAILURES, Fault, SetAside};
 use self::{
     health::{Change, Health, Sign},
     instruments::Instruments,
@@ -46,6 +47,10 @@ pub struct ProviderView {
     pub own_in_flight: u32,
     /// Milliseconds to the first token.
     pub ttft_ms: f64,
+    /// First tokens of the model were observed there: `ttft_ms` is not only what was expected.
+    pub learnt: bool,
+    /// It is set aside.
+    pub set_aside: Option<SetAside>,
 }
 
 /// All providers that were asked.
@@ -85,6 +90,8 @@ impl Providers {
             takes_requests: of.is_none_or(|books| books.health.takes_requests(now)),
             own_in_flight: of.map_or(0, |books| books.in_flight),
             ttft_ms: of.map_or(at.expected_ttft_ms, |books| books.ttft_ms(at, now)),
+            learnt: of.is_some_and(|books| books.learnt.contains_key(at.model)),
+            set_aside: of.and_then(|books| books.health.set_aside()),
         }
     }
 
@@ -188,7 +195,7 @@ impl Drop for ProviderReservation {
         self.table.of(&self.provider, |books, now| {
             books.in_flight -= 1;
             let unanswered = given_up && now.saturating_duration_since(self.began) >= self.patience;
-            let sign = if unanswered { Sign::Bad } else { Sign::of(self.outcome) };
+            let sign = if unanswered { Sign::Bad(Fault::Silent) } else { Sign::of(self.outcome) };
             books.health.end(self.trial, sign, now)
         });
     }

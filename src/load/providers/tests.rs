@@ -68,9 +68,9 @@ async fn what_is_in_flight_is_released_by_whatever_ends_it() {
 #[tokio::test(start_paused = true)]
 async fn first_tokens_move_what_is_expected_by_a_tenth_and_are_forgotten_in_time() {
     let site = Site::new();
-    assert_eq!(site.view().ttft_ms, EXPECTED);
+    assert_eq!((site.view().ttft_ms, site.view().learnt), (EXPECTED, false));
     site.token_after(11_000);
-    assert_eq!(site.view().ttft_ms, 2000.0);
+    assert_eq!((site.view().ttft_ms, site.view().learnt), (2000.0, true));
     advance(secs(600)).await;
     assert_eq!(site.view().ttft_ms, 1500.0);
     for _ in 0..100 {
@@ -104,6 +104,7 @@ async fn three_failures_in_a_row_set_it_aside() {
         site.end(outcome);
         assert!(site.view().takes_requests, "{outcome:?}");
     }
+    assert_eq!(site.view().set_aside, None);
     site.end(Outcome::Failed);
     assert!(!site.view().takes_requests);
     assert!(site.has("kinference_provider_set_aside{provider=\"ns/cloud\"} 1"));
@@ -116,6 +117,9 @@ async fn one_request_tries_it_after_a_pause_that_doubles() {
     (0..3).for_each(|_| site.end(Outcome::Failed));
     end(before, Outcome::Completed);
     assert!(!site.view().takes_requests, "what began before says nothing");
+    let since = Instant::now();
+    let aside = |fault, tried_from| Some(SetAside { since, fault, tried_from });
+    assert_eq!(site.view().set_aside, aside(Fault::Failed, Some(since + secs(10))));
     for pause in [10, 20, 40, 80, 160, 300, 300] {
         advance(secs(pause) - Duration::from_millis(1)).await;
         assert!(!site.view().takes_requests, "{pause}");
@@ -123,9 +127,12 @@ async fn one_request_tries_it_after_a_pause_that_doubles() {
         assert!(site.view().takes_requests, "{pause}");
         let trial = site.table.reserve(site.at());
         assert!(!site.view().takes_requests, "one at a time");
-        end(trial, Outcome::Failed);
+        assert_eq!(site.view().set_aside.map(|aside| aside.tried_from), Some(None));
+        end(trial, Outcome::Refused);
         assert!(!site.view().takes_requests);
     }
+    let again = Instant::now() + secs(300);
+    assert_eq!(site.view().set_aside, aside(Fault::Refused, Some(again)), "since the first time");
     advance(secs(300)).await;
     drop(site.table.reserve(site.at()));
     assert!(site.view().takes_requests, "a client that went away: the next one tries");
@@ -188,4 +195,5 @@ async fn one_that_never_answers_is_set_aside_by_those_who_waited() {
         give_up(5, false).await;
     }
     assert!(!site.view().takes_requests);
+    assert_eq!(site.view().set_aside.map(|aside| aside.fault), Some(Fault::Silent));
 }
