@@ -17,7 +17,7 @@ use crate::{
     types::{Degradation, WorkerId},
 };
 
-pub use health::{Health, State, Why};
+pub use health::{Cordoned, Health, State, Why};
 
 /// Where the view comes from. Cheap to clone.
 #[derive(Clone)]

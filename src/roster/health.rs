@@ -5,7 +5,7 @@
 use std::{fmt, sync::atomic::Ordering};
 
 use crate::{
-    fleet::{FAILURES_TO_FAIL, KvState, Member},
+    fleet::{Availability, FAILURES_TO_FAIL, KvState, Member},
     load::{Freshness, LoadView},
     types::RemovedReason,
 };
@@ -36,6 +36,8 @@ pub struct Health {
 pub enum Why {
     /// Picks pass it by, for a reason that needs no more words.
     Removed(RemovedReason),
+    /// Somebody took it out of new picks.
+    Cordoned(Cordoned),
     /// So many of its answers in a row were failures.
     Failures(u32),
     /// Its `/metrics` did not answer so many polls in a row.
@@ -52,18 +54,53 @@ pub enum Why {
     CacheFull(f64),
 }
 
+/// Who took a worker out of new picks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cordoned {
+    /// An operator, on the running server.
+    ByHand,
+    /// Its workers file.
+    ByFile,
+    /// Either.
+    Both,
+}
+
+impl Health {
+    /// It gets no requests because somebody wants it so, which is no trouble.
+    pub fn set_apart(&self) -> bool {
+        matches!(self.why.first(), Some(Why::Cordoned(_)))
+    }
+}
+
+impl Cordoned {
+    fn of(member: &Member) -> Self {
+        let by_file = member.worker.availability == Availability::Cordoned;
+        match (by_file, member.status.cordoned.load(Ordering::Relaxed)) {
+            (true, true) => Self::Both,
+            (true, false) => Self::ByFile,
+            (false, _) => Self::ByHand,
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::ByHand => "cordoned by hand",
+            Self::ByFile => "cordoned by its workers file",
+            Self::Both => "cordoned by hand, and by its workers file",
+        }
+    }
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = |count: &u32| if *count == 1 { "" } else { "s" };
         match self {
             Self::Removed(RemovedReason::NotReady) => f.write_str("not ready: its discovery says so"),
             Self::Removed(RemovedReason::Terminating) => f.write_str("shutting down: its discovery says so"),
-            Self::Removed(RemovedReason::Cordoned) => f.write_str("cordoned: it gets no new requests"),
+            Self::Cordoned(by) => f.write_str(by.words()),
             Self::Removed(RemovedReason::Asleep) => f.write_str("the engine sleeps"),
-            Self::Removed(RemovedReason::Failing) => {
-                f.write_str("failing: it gets no requests until it answers")
-            }
-            Self::Removed(other) => write!(f, "it gets no requests: {}", other.label()),
+            Self::Removed(RemovedReason::Failing) => f.write_str("failing: it has to answer first"),
+            Self::Removed(other) => f.write_str(other.label()),
             Self::Failures(count) if *count >= FAILURES_TO_FAIL => {
                 write!(f, "{count} failures in a row: a probe has to succeed first")
             }
@@ -76,9 +113,12 @@ impl fmt::Display for Why {
             }
             Self::KvEvents(state) => f.write_str(&state.amiss().unwrap_or_default()),
             Self::LoadUnknown => f.write_str("its load is not known: /metrics has not been read"),
-            Self::LoadOld(secs, false) => write!(f, "its load was last known {secs} s ago"),
-            Self::LoadOld(secs, true) => {
-                write!(f, "its load was last known {secs} s ago: the worst of the fleet is assumed")
+            Self::LoadOld(secs, assumed) => {
+                match secs {
+                    0 => f.write_str("its load was last known less than a second ago")?,
+                    secs => write!(f, "its load was last known {secs} s ago")?,
+                }
+                if *assumed { f.write_str(": the worst of the fleet is assumed") } else { Ok(()) }
             }
             Self::CacheFull(share) => write!(f, "its KV cache is {:.0} % full", share * 100.0),
         }
@@ -95,7 +135,10 @@ impl serde::Serialize for Why {
 pub(super) fn health(member: &Member, load: &LoadView, mock: bool) -> Health {
     let removed = member.unavailable();
     // An eviction says why in the state of its KV events.
-    let named = removed.filter(|reason| *reason != RemovedReason::Evicted).map(Why::Removed);
+    let named = removed.filter(|reason| *reason != RemovedReason::Evicted).map(|reason| match reason {
+        RemovedReason::Cordoned => Why::Cordoned(Cordoned::of(member)),
+        other => Why::Removed(other),
+    });
     let followed = if mock { Vec::new() } else { followed(member, load) };
     let why: Vec<_> = named.into_iter().chain(answers(member)).chain(followed).collect();
     let state = match removed {
@@ -145,7 +188,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{Profile, Topology},
-        fleet::{Availability, KvSource, MISSED_POLLS_TO_FAIL, Worker, WorkerSet},
+        fleet::{KvSource, MISSED_POLLS_TO_FAIL, Worker, WorkerSet},
         types::WorkerId,
     };
 
@@ -212,12 +255,30 @@ mod tests {
     }
 
     #[test]
+    fn a_cordon_is_told_with_who_wants_it_and_is_no_trouble() {
+        let (kept, taken_out) = (member(Availability::Ready), member(Availability::Cordoned));
+        assert_eq!(said(&taken_out, &fresh()), (State::Out, "cordoned by its workers file".into()));
+        for member in [&kept, &taken_out] {
+            member.status.cordoned.store(true, Ordering::Relaxed);
+        }
+        assert_eq!(said(&kept, &fresh()), (State::Out, "cordoned by hand".into()));
+        let both = health(&taken_out, &fresh(), false);
+        assert_eq!(both.why[0].to_string(), "cordoned by hand, and by its workers file");
+        assert!(both.set_apart());
+        kept.status.kv.store(Arc::new(KvState::Evicted("blocks of 32".into())));
+        assert!(!health(&kept, &fresh(), false).set_apart(), "it could not be used anyway");
+    }
+
+    #[test]
     fn what_is_known_of_load_and_cache_is_told() {
         let member = member(Availability::Ready);
         let stale = LoadView { freshness: Freshness::Stale, age_ms: Some(7900.0), kv_usage: 0.97, ..fresh() };
         let both =
             "its load was last known 7 s ago: the worst of the fleet is assumed; its KV cache is 97 % full";
         assert_eq!(said(&member, &stale), (State::Degraded, both.into()));
+        let just = LoadView { age_ms: Some(700.0), kv_usage: 0.0, ..stale };
+        let words = "its load was last known less than a second ago: the worst of the fleet is assumed";
+        assert_eq!(said(&member, &just), (State::Degraded, words.into()));
         let never = said(&member, &LoadView::default());
         assert_eq!(never, (State::Degraded, "its load is not known: /metrics has not been read".into()));
         member.status.kv.store(Arc::default());
