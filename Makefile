@@ -98,3 +98,8 @@ proto-released: ## Take the protos as they are for what the next change is held 
 demo: ## Three engines, Envoy, Kinference and a comparison with random routing (DEMO_EXIT=1, DEMO_JSON=FILE)
 	cargo build --release --locked --features sim --bin kinference --bin vllm-sim --example load
 	exec python3 examples/demo/run.py
+
+.PHONY: demo-pictures
+demo-pictures: ## Take the pictures of the README of a demo that is up (needs chromium and chromium-driver)
+	cargo build --release --locked --features sim --example load
+	exec python3 examples/demo/pictures.py

@@ -8,7 +8,6 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 /// Names the driver, where it is not where Debian puts it.
@@ -112,13 +111,6 @@ impl Browser {
         let said = self.post("se/log", json!({"type": "browser"})).await;
         let all = said.as_array().unwrap().iter().map(|line| line["message"].as_str().unwrap().to_owned());
         all.filter(|line| !line.contains("net::ERR_CONNECTION_REFUSED")).collect()
-    }
-
-    /// What is to be seen, as a PNG.
-    pub async fn picture(&self) -> Vec<u8> {
-        let answer = self.client.get(format!("{}/screenshot", self.session)).send().await.unwrap();
-        let answer: Value = answer.json().await.unwrap();
-        STANDARD.decode(answer["value"].as_str().unwrap()).unwrap()
     }
 }
 

@@ -13,7 +13,6 @@ mod browser;
 mod cloud;
 mod events;
 mod page;
-mod pictures;
 #[path = "../e2e/stack.rs"]
 #[expect(dead_code, reason = "it serves other tests too")]
 mod stack;

@@ -1,13 +1,10 @@
 //! Requests through the native API, as a gateway would send them: a pick, the engine's streamed answer, what became of it.
 
-use std::time::Duration;
-
 use futures::StreamExt;
 use kinference::serve::proto::{
     BodyHead, Completed, FirstToken, InlineBody, ObserveRequest, PickRequest, observe_request::Event,
     pick_request::Prompt, picker_client::PickerClient,
 };
-use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::{Value, json};
 use tonic::{Code, transport::Channel};
 
@@ -39,7 +36,6 @@ impl Ask {
 }
 
 /// A client of a server, and of the engines that it picks.
-#[derive(Clone)]
 pub struct Gateway {
     picker: PickerClient<Channel>,
     engines: reqwest::Client,
@@ -89,29 +85,6 @@ impl Gateway {
     async fn observe(&mut self, pick_id: &str, event: Event) {
         let told = ObserveRequest { pick_id: pick_id.into(), event: Some(event) };
         self.picker.observe(told).await.unwrap();
-    }
-
-    /// A client that asks for ever: long shared prefixes, some of them more than others, for several tenants.
-    pub async fn keep_asking(mut self, seed: u64, tenants: &[&str]) {
-        let mut rng = StdRng::seed_from_u64(seed);
-        loop {
-            // The lower of two: the first prefixes are the popular ones.
-            let prefix = rng.random_range(0..12u32).min(rng.random_range(0..12));
-            let own = rng.random_range(30..700);
-            let shared = (0..1500).map(|at| 10 + (prefix * 131 + at * 7) % 400);
-            let mut tokens: Vec<u32> = shared.collect();
-            tokens.extend((0..own).map(|_| rng.random_range(10..400u32)));
-            let known = rng.random_bool(0.99);
-            let ask = Ask {
-                tenant: tenants.choose(&mut rng).copied().unwrap_or_default().into(),
-                pool: "chat".into(),
-                model: if known { "assistant" } else { "assistant-next" }.into(),
-                tokens,
-                answer: rng.random_range(5..80),
-            };
-            self.ask(&ask).await;
-            tokio::time::sleep(Duration::from_millis(rng.random_range(50..1200))).await;
-        }
     }
 }
 
