@@ -86,7 +86,7 @@ impl Seat {
 }
 
 /// How the load of a provider is asked for.
-pub(super) fn at(provider: &Provider) -> AtProvider<'_> {
+pub fn at(provider: &Provider) -> AtProvider<'_> {
     AtProvider {
         provider: &provider.id,
         model: &provider.upstream,

@@ -45,6 +45,7 @@ use crate::{
     types::{Degradation, ErrorKind, ErrorShape, Rejection, RequestKind, Stage},
 };
 
+pub use field::at as at_provider;
 pub use incoming::{Incoming, IncomingBody, Inspected, Rewrite};
 pub use placement::Placement;
 

@@ -12,6 +12,7 @@ mod browser;
 #[expect(dead_code, reason = "it serves other tests too")]
 mod cloud;
 mod events;
+mod operators;
 mod page;
 #[path = "../e2e/stack.rs"]
 #[expect(dead_code, reason = "it serves other tests too")]

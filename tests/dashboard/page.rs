@@ -13,19 +13,21 @@ use crate::{
 const POLICIES: &str = include_str!("policies.yaml");
 /// A tenant that would be markup.
 const HOSTILE: &str = "<img src=x onerror=console.error(1)>";
+/// A tenant that would turn the text beside it around, and how it is shown.
+const TURNING: (&str, &str) = ("acme\u{202e}gpj.exe\u{7}", "acme\\u{202E}gpj.exe\\u{0007}");
 
-fn write(dir: &Path, text: &str) {
+pub fn write(dir: &Path, text: &str) {
     let (new, path) = (dir.join("policies.new"), dir.join("policies.yaml"));
     fs::write(&new, text).unwrap();
     fs::rename(new, path).unwrap();
 }
 
-fn enabled(dir: &Path) -> String {
+pub fn enabled(dir: &Path) -> String {
     format!("[policy]\nenabled = true\nfiles = [\"{}/*.yaml\"]\n", dir.display())
 }
 
 /// Every worker that is to be is followed.
-async fn until_followed(router: &Router, workers: usize) {
+pub async fn until_followed(router: &Router, workers: usize) {
     let followed = |fleet: &Value| {
         let all = fleet["workers"].as_array();
         all.is_some_and(|all| {
@@ -198,13 +200,18 @@ async fn decisions_stream_and_open_with_every_candidate() {
 #[tokio::test]
 async fn the_page_fits_every_width_and_both_themes() {
     let Some(mut busy) = Busy::start().await else { return };
-    for tenant in ["acme", HOSTILE, "a-tenant-with-a-name-that-is-longer-than-any-column-of-a-phone-is-wide"]
+    for tenant in
+        [TURNING.0, HOSTILE, "a-tenant-with-a-name-that-is-longer-than-any-column-of-a-phone-is-wide"]
     {
         busy.ask(tenant, "assistant").await;
     }
     let page = &busy.page;
     let there = "return document.querySelectorAll('#decisions tr[data-outcome=completed]').length === 3";
     page.until("they are shown", SOON, there).await;
+    for part in ["#decisions", "#tenants"] {
+        let text = page.text(part).await;
+        assert!(text.contains(TURNING.1) && !text.contains('\u{202e}'), "{part}: {text}");
+    }
     busy.run("document.querySelectorAll('details').forEach((one) => { one.open = true })").await;
     for open in [false, true] {
         if open {
@@ -215,6 +222,10 @@ async fn the_page_fits_every_width_and_both_themes() {
             let over = "return [document.documentElement, document.getElementById('detail')]\
                         .map((one) => one.scrollWidth - one.clientWidth)";
             assert_eq!(busy.run(over).await, json!([0, 0]), "{width} px, a decision is open: {open}");
+            // On a phone all of a decision is there without scrolling aside.
+            let hidden = "const box = document.getElementById('decisions').parentElement; \
+                          return box.scrollWidth - box.clientWidth";
+            assert!(width != 360 || busy.run(hidden).await == 0, "{width} px");
         }
     }
     busy.run("document.getElementById('detail').close()").await;

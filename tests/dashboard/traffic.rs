@@ -2,8 +2,8 @@
 
 use futures::StreamExt;
 use kinference::serve::proto::{
-    BodyHead, Completed, FirstToken, InlineBody, ObserveRequest, PickRequest, observe_request::Event,
-    pick_request::Prompt, picker_client::PickerClient,
+    BodyHead, Completed, Failed, FirstToken, InlineBody, ObserveRequest, PickRequest, PickResponse,
+    observe_request::Event, pick_request::Prompt, picker_client::PickerClient,
 };
 use serde_json::{Value, json};
 use tonic::{Code, transport::Channel};
@@ -49,24 +49,7 @@ impl Gateway {
 
     /// Whether it was answered: who is turned away is not, nor is one whose engine is gone.
     pub async fn ask(&mut self, ask: &Ask) -> bool {
-        let head = BodyHead { path: PATH.into(), ..BodyHead::default() };
-        let request = PickRequest {
-            prompt: Some(Prompt::Body(InlineBody {
-                head: Some(head),
-                body: ask.body().to_string().into_bytes(),
-            })),
-            model: ask.model.clone(),
-            tenant: ask.tenant.clone(),
-            inference_pool: ask.pool.clone(),
-            ..PickRequest::default()
-        };
-        let picked = match self.picker.pick(request).await {
-            Ok(picked) => picked.into_inner(),
-            Err(status) => {
-                assert_ne!(status.code(), Code::Internal, "{status}");
-                return false;
-            }
-        };
+        let Some(picked) = self.pick(ask).await else { return false };
         let url = format!("http://{}{PATH}", picked.endpoint);
         let Ok(response) = self.engines.post(url).json(&ask.body()).send().await else { return false };
         let (mut chunks, mut usage, mut first) = (response.bytes_stream(), UsageReader::new(true), true);
@@ -80,6 +63,42 @@ impl Gateway {
         let (usage, response_id) = (usage.found(), String::new());
         self.observe(&picked.pick_id, Event::Completed(Completed { usage, response_id })).await;
         true
+    }
+
+    /// A request that its target fails.
+    pub async fn fail(&mut self, ask: &Ask) {
+        let picked = self.pick(ask).await.unwrap();
+        self.observe(&picked.pick_id, Event::Failed(Failed::default())).await;
+    }
+
+    /// A request that its target does not end while a test looks; whether it is answered with the first token.
+    pub async fn begin(&mut self, ask: &Ask, answers: bool) {
+        let picked = self.pick(ask).await.unwrap();
+        if answers {
+            self.observe(&picked.pick_id, Event::FirstToken(FirstToken {})).await;
+        }
+    }
+
+    /// `None`: turned away.
+    async fn pick(&mut self, ask: &Ask) -> Option<PickResponse> {
+        let head = BodyHead { path: PATH.into(), ..BodyHead::default() };
+        let request = PickRequest {
+            prompt: Some(Prompt::Body(InlineBody {
+                head: Some(head),
+                body: ask.body().to_string().into_bytes(),
+            })),
+            model: ask.model.clone(),
+            tenant: ask.tenant.clone(),
+            inference_pool: ask.pool.clone(),
+            ..PickRequest::default()
+        };
+        match self.picker.pick(request).await {
+            Ok(picked) => Some(picked.into_inner()),
+            Err(status) => {
+                assert_ne!(status.code(), Code::Internal, "{status}");
+                None
+            }
+        }
     }
 
     async fn observe(&mut self, pick_id: &str, event: Event) {

@@ -35,7 +35,7 @@ type Asset = (&'static str, &'static str, &'static str);
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
-const ASSETS: [Asset; 10] = [
+const ASSETS: [Asset; 11] = [
     ("/", HTML, include_str!("assets/index.html")),
     ("/dashboard/style.css", CSS, include_str!("assets/style.css")),
     ("/dashboard/app.js", SCRIPT, include_str!("assets/app.js")),
@@ -43,6 +43,7 @@ const ASSETS: [Asset; 10] = [
     ("/dashboard/fleet.js", SCRIPT, include_str!("assets/fleet.js")),
     ("/dashboard/charts.js", SCRIPT, include_str!("assets/charts.js")),
     ("/dashboard/panels.js", SCRIPT, include_str!("assets/panels.js")),
+    ("/dashboard/providers.js", SCRIPT, include_str!("assets/providers.js")),
     ("/dashboard/decisions.js", SCRIPT, include_str!("assets/decisions.js")),
     ("/dashboard/detail.js", SCRIPT, include_str!("assets/detail.js")),
     ("/dashboard/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),

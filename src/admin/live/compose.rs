@@ -13,9 +13,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
+    clock::Clock,
     frame::{Entry, Frame, Row, json as encoded},
     news::News,
-    now_ms, policies,
+    now_ms, policies, providers,
     reader::{Reader, TenantSum, WorkerSum, bucket},
     recent::{Recent, Sum},
     series::{BUCKETS, WIDTH},
@@ -41,6 +42,7 @@ pub(super) struct Composer {
     reader: Reader,
     news: News,
     workers: Vec<WorkerView>,
+    clock: Clock,
     frame: Frame,
 }
 
@@ -49,6 +51,8 @@ pub(super) struct Composer {
 struct ShownWorker<'w> {
     #[serde(flatten)]
     view: &'w WorkerView,
+    /// It is out because somebody wants it so.
+    set_apart: bool,
     kv_block_size: Option<u32>,
     /// The last live batch of KV events: when it came, and how late.
     events_at_ms: Option<u64>,
@@ -109,6 +113,7 @@ impl Composer {
             let sum = served.get(&view.id);
             let shown = ShownWorker {
                 view,
+                set_apart: view.health.set_apart(),
                 kv_block_size: member.map(|member| member.worker.set.kv_block_size),
                 events_at_ms: heard.as_ref().map(|heard| heard.at_ms),
                 events_lag_ms: heard.map(|heard| heard.lag_ms.round()),
@@ -118,7 +123,8 @@ impl Composer {
             let Some(json) = encoded(&shown) else { continue };
             let same = before.get(&view.id).filter(|row| row.json.get() == json.get());
             self.frame.workers.push(same.cloned().unwrap_or_else(|| {
-                Arc::new(Row { id: view.id, state: view.health.state, words: words(view), json })
+                let (state, set_apart) = (view.health.state, view.health.set_apart());
+                Arc::new(Row { id: view.id, state, set_apart, words: words(view), json })
             }));
         }
     }
@@ -142,6 +148,8 @@ impl Composer {
         let policies = admin.dashboard.policies.load_full();
         let (did, _) = self.reader.rules.sums();
         parts.set("policies", &policies::Shown::of(policies.as_deref(), &admin.dashboard.notices, did));
+        let known = (&**admin.roster.load.providers(), &admin.dashboard.notices);
+        parts.set("providers", &providers::Shown::of(policies.as_deref(), known, self.clock));
         let lacks = |(label, decisions): (&'static str, u64)| {
             let known = Degradation::ALL.into_iter().find(|one| one.label() == label);
             json!({"what": label, "words": known.map(Degradation::words), "decisions": decisions})

@@ -21,6 +21,8 @@ pub(super) type Part = Arc<RawValue>;
 pub(super) struct Row {
     pub id: WorkerId,
     pub state: State,
+    /// It is out because somebody wants it so.
+    pub set_apart: bool,
     /// What a search looks in, in lower case.
     pub words: String,
     pub json: Box<RawValue>,

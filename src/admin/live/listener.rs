@@ -76,8 +76,9 @@ impl Listener {
     fn workers(&mut self, frame: &Frame, object: &mut Object) {
         let matching: Vec<_> = frame.workers.iter().filter(|row| row.words.contains(&self.search)).collect();
         let mut seen = matching.clone();
-        // Whom something is wrong with first: they are what one looks for.
-        seen.sort_by_key(|row| std::cmp::Reverse(row.state as u8));
+        // Whom something is wrong with first: they are what one looks for. Then who was set apart on purpose.
+        let rank = |row: &Row| if row.set_apart { 1 } else { 2 * row.state as u8 };
+        seen.sort_by_key(|row| std::cmp::Reverse(rank(row)));
         seen.truncate(self.most);
         let now: BTreeMap<_, _> = seen.into_iter().map(|row| (row.id, row.clone())).collect();
         let same = |row: &Arc<Row>| self.shown.get(&row.id).is_some_and(|old| Arc::ptr_eq(old, row));
@@ -86,7 +87,7 @@ impl Listener {
         if !removed.is_empty() {
             object.value("removed", &removed);
         }
-        let count = |state| frame.workers.iter().filter(|row| row.state == state).count();
+        let count = |state| frame.workers.iter().filter(|row| row.state == state && !row.set_apart).count();
         let fleet = serde_json::json!({
             "total": frame.workers.len(),
             "matching": matching.len(),
@@ -96,6 +97,7 @@ impl Listener {
             "ok": count(State::Ok),
             "degraded": count(State::Degraded),
             "out": count(State::Out),
+            "cordoned": frame.workers.iter().filter(|row| row.set_apart).count(),
         })
         .to_string();
         if fleet != self.fleet {
@@ -173,7 +175,8 @@ mod tests {
 
     fn row(id: u64, state: State) -> Arc<Row> {
         let json = json(&json!({"id": id})).unwrap();
-        Arc::new(Row { id: WorkerId(id), state, words: format!("engine-{id} llama"), json })
+        let words = format!("engine-{id} llama");
+        Arc::new(Row { id: WorkerId(id), state, set_apart: false, words, json })
     }
 
     fn entry(seq: u64, ending: Option<&str>) -> Arc<Entry> {
@@ -210,6 +213,17 @@ mod tests {
         assert_eq!((&all["workers"], &all["fleet"]["hidden"]), (&json!([{"id": 2}, {"id": 4}]), &json!(2)));
         let one = told(&mut Listener::new(" ENGINE-3", 2), &frame);
         assert_eq!((&one["workers"], &one["fleet"]["hidden"]), (&json!([{"id": 3}]), &json!(0)));
+    }
+
+    #[test]
+    fn who_is_set_apart_does_not_count_as_out_and_comes_after_those_in_trouble() {
+        let apart = Arc::new(Row { set_apart: true, ..Arc::into_inner(row(2, State::Out)).unwrap() });
+        let workers = vec![row(1, State::Ok), apart, row(3, State::Degraded), row(4, State::Out)];
+        let frame = Frame { workers, ..Frame::default() };
+        let [two, three] = [2, 3].map(|most| told(&mut Listener::new("", most), &frame));
+        assert_eq!(two["workers"], json!([{"id": 3}, {"id": 4}]));
+        assert_eq!(three["workers"], json!([{"id": 2}, {"id": 3}, {"id": 4}]));
+        assert_eq!((&two["fleet"]["out"], &two["fleet"]["cordoned"]), (&json!(1), &json!(1)));
     }
 
     #[test]
@@ -259,7 +273,8 @@ mod tests {
                 let rows = workers.iter().map(|(id, state)| {
                     let json = json(&json!({"id": id, "state": state})).unwrap();
                     let words = String::new();
-                    Arc::new(Row { id: WorkerId(*id), state: states[usize::from(*state)], words, json })
+                    let state = states[usize::from(*state)];
+                    Arc::new(Row { id: WorkerId(*id), state, set_apart: false, words, json })
                 });
                 let frame = Frame { workers: rows.collect(), ..Frame::default() };
                 if !looks {

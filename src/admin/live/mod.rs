@@ -4,6 +4,7 @@
 //! Owner: the ticker, a task of the process. Invariant: bounded listeners, none of them has a queue; frames are made only
 //! while somebody listens.
 
+mod clock;
 mod compose;
 mod events;
 mod frame;
@@ -11,6 +12,7 @@ mod histogram;
 mod listener;
 mod news;
 mod policies;
+mod providers;
 mod reader;
 mod recent;
 mod series;

@@ -4,6 +4,7 @@ import { byId, clock, say } from "./dom.js";
 import { drawCharts } from "./charts.js";
 import { drawDecisions, forget } from "./decisions.js";
 import { drawFleet } from "./fleet.js";
+import { drawProviders } from "./providers.js";
 import { drawBanners, drawLacking, drawNews, drawPolicies, drawTenants, drawTiles } from "./panels.js";
 
 // Nothing at all for this long: the connection is dead, whatever the browser thinks.
@@ -11,7 +12,7 @@ const SILENCE_MS = 15000;
 const RETRY_MS = 2000;
 const MOST_DECISIONS = 200;
 
-const PARTS = ["server", "readiness", "news", "totals", "tenants", "policies", "degradations", "fleet"];
+const PARTS = ["server", "readiness", "news", "totals", "tenants", "policies", "providers", "degradations", "fleet"];
 // What to draw again when a part changed.
 const DRAWN_BY = {
   server: [drawBanners, drawFleet, drawCharts],
@@ -19,7 +20,8 @@ const DRAWN_BY = {
   news: [drawNews],
   totals: [drawTiles],
   tenants: [drawTenants],
-  policies: [drawPolicies, drawBanners],
+  policies: [drawPolicies, drawBanners, drawProviders],
+  providers: [drawProviders],
   degradations: [drawLacking],
   fleet: [drawFleet, drawTiles],
   workers: [drawFleet],
@@ -72,6 +74,8 @@ function wants(name) {
 function draw() {
   const now = [...due];
   due.clear();
+  // Before the first snapshot nothing is known, and the page says so.
+  if (!state.server) return;
   for (const drawing of now) drawing(state);
 }
 

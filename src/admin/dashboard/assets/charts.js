@@ -11,12 +11,12 @@ const TTFT = [
   { name: "observed p95", className: "observed thin", of: (b) => b.observed_ms?.[1] },
   { name: "predicted p95", className: "predicted thin", of: (b) => b.predicted_ms?.[1] },
 ];
-const CACHED = [{ name: "cached share of prompt tokens", className: "cached", of: (b) => share(b.cached_tokens, b.prompt_tokens) }];
+const CACHED = [{ name: "cached share of prompt tokens, measured", className: "cached", of: (b) => share(b.cached_tokens, b.prompt_tokens) }];
 
 export function drawCharts(state) {
   const buckets = [...state.buckets.values()].sort((a, b) => a.n - b.n);
   chart(byId("ttft"), { buckets, state, lines: TTFT, format: ms, top: null, label: "Time to first token, predicted and observed" });
-  chart(byId("cached"), { buckets, state, lines: CACHED, format: percent, top: 1, bars: (b) => b.decisions, label: "Cached share of prompt tokens, and requests" });
+  chart(byId("cached"), { buckets, state, lines: CACHED, format: percent, top: 1, bars: (b) => b.decisions, label: "Cached share of prompt tokens, measured, and requests" });
   table("ttft-table", buckets, state, [
     ["Requests", (b) => count(b.ended)],
     ...TTFT.map((line) => [line.name, (b) => ms(line.of(b))]),
@@ -26,7 +26,7 @@ export function drawCharts(state) {
     ["Rejected", (b) => count(b.rejected)],
     ["Failed", (b) => count(b.failed)],
     ["Prompt tokens", (b) => count(b.prompt_tokens)],
-    ["Cached", (b) => percent(CACHED[0].of(b))],
+    ["Cached, measured", (b) => percent(CACHED[0].of(b))],
   ]);
 }
 

@@ -28,7 +28,7 @@ export function drawDecisions(state) {
   if (!paused) {
     for (const decision of all.slice(-MOST)) {
       if (!rows.has(decision.seq)) {
-        const row = el("tr");
+        const row = el("tr", { role: "row" });
         rows.set(decision.seq, row);
         body.prepend(row);
       }
@@ -53,6 +53,7 @@ function note(state, all) {
   const gone = rows.size ? newest - first + 1 - rows.size : 0;
   if (gone > 0) parts.push(`${things(gone, "more was", "more were")} too fast to show`);
   say(byId("stream-note"), parts.join("; "));
+  say(byId("stream-empty"), "No request yet.");
   show(byId("stream-empty"), rows.size === 0);
   show(byId("decisions"), rows.size > 0);
 }
@@ -77,19 +78,22 @@ function draw(row, one, state) {
     const words = `Decision ${one.seq} at ${clock(one.time)}: ${rejection ? "turned away" : name}`;
     const button = el("button", { type: "button", class: "link", "aria-label": words }, clock(one.time));
     button.addEventListener("click", () => drawDetail(row.shown, state));
-    row.append(cell("Time", button));
+    row.append(cell("Time", button, { class: "first" }));
   }
   while (row.cells.length > 1) row.cells[1].remove();
-  const cached = chosen ? share(chosen.prediction.cached_blocks, chosen.prediction.blocks) : null;
+  const guessed = chosen ? share(chosen.prediction.cached_blocks, chosen.prediction.blocks) : null;
+  const usage = ending?.usage;
+  const measured = usage && usage.cached_tokens !== null ? share(usage.cached_tokens, usage.prompt_tokens) : null;
   row.append(
-    cell("Went to", went),
-    number("Predicted", ms(predicted)),
-    number("Observed", ms(ending?.ttft_ms)),
-    number("Cached", percent(cached)),
+    cell("Went to", went, { class: "first" }),
+    number("TTFT, predicted", ms(predicted)),
+    number("TTFT, observed", ms(ending?.ttft_ms)),
+    number("Cached, predicted", percent(guessed)),
+    number("Cached, measured", percent(measured)),
     number("Tokens", count(decision?.prompt_tokens)),
     cell("Model", one.model ?? NONE, { class: "clip" }),
     cell("Tenant", one.tenant ?? NONE, { class: "clip" }),
-    cell("End", end(one)),
+    cell("Outcome", end(one)),
     cell("Notes", notes(one), { class: "notes" }),
   );
 }
@@ -97,8 +101,9 @@ function draw(row, one, state) {
 function end({ rejection, ending }) {
   if (rejection) return el("span", { class: "tag bad" }, `${rejection.status} ${rejection.kind}`);
   if (!ending) return el("span", { class: "faint" }, "open");
-  const tone = { failed: "bad", client_error: "warn", cancelled: "warn" }[ending.outcome];
-  return tone ? el("span", { class: `tag ${tone}` }, ending.outcome.replace("_", " ")) : `${ms(ending.took_ms)}`;
+  const tone = { failed: "bad", refused: "bad", client_error: "warn", cancelled: "warn" }[ending.outcome];
+  const words = `${ending.outcome.replace("_", " ")} after ${ms(ending.took_ms)}`;
+  return tone ? el("span", { class: `tag ${tone}` }, words) : words;
 }
 
 function notes({ decision, rejection, degraded }) {

@@ -1,6 +1,6 @@
 // One decision in a dialog: every candidate with every term of its prediction, who was none, what the rules did.
 
-import { byId, count, el, fill, ms, NONE, percent, say, share, svg } from "./dom.js";
+import { byId, count, el, fill, ms, NONE, percent, say, share, svg, things, unknown } from "./dom.js";
 
 // The terms of a prediction, in the order of the formula; they add up to it.
 const TERMS = [
@@ -37,7 +37,7 @@ export function drawDetail(one, state) {
 function facts(one, state) {
   const { decision, ending } = one;
   const usage = ending?.usage;
-  const cached = usage && usage.cached_tokens !== null ? `, ${count(usage.cached_tokens)} cached` : "";
+  const cached = usage && usage.cached_tokens !== null ? `, ${count(usage.cached_tokens)} cached (measured)` : "";
   const served = ending && servedBy(ending.served_by, decision, state);
   const all = [
     ["Request", one.request_id],
@@ -51,9 +51,9 @@ function facts(one, state) {
     ["Prompt", decision?.prompt_tokens ? `${count(decision.prompt_tokens)} tokens` : null],
     ["Lacking", one.degraded.join(", ")],
     ["Fallbacks", decision?.fallbacks.map((at) => who(decision.candidates[at])).join(", ")],
-    ["End", ending ? `${ending.outcome.replace("_", " ")} after ${ms(ending.took_ms)}, by ${served}` : decision ? "open" : null],
+    ["Outcome", ending ? `${ending.outcome.replace("_", " ")} after ${ms(ending.took_ms)}, by ${served}` : decision ? "open" : null],
     ["Observed TTFT", ending?.ttft_ms ? ms(ending.ttft_ms) : null],
-    ["Used", usage ? `${count(usage.prompt_tokens)} prompt tokens${cached}, ${count(usage.completion_tokens)} answered` : null],
+    ["Used", usage ? `${count(usage.prompt_tokens)} prompt tokens${cached}, ${things(usage.completion_tokens, "token")} answered` : null],
   ];
   return el("dl", { class: "facts" }, all.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
 }
@@ -86,7 +86,7 @@ function candidates(decision) {
   ];
   const widest = Math.max(1, ...rows.map(({ one }) => one.prediction.ttft_ms));
   const used = TERMS.filter(([key]) => rows.some(({ one }) => one.prediction[key] > 0));
-  const head = ["Candidate", "Predicted", ...used.map(([, name]) => name), "Cached blocks", "Waiting", "Running", "KV use", "In flight"];
+  const head = ["Candidate", "Predicted", ...used.map(([, name]) => name), "Cached blocks, predicted", "Waiting", "Running", "KV use", "In flight"];
   const header = el("tr", {}, head.map((name, at) => el("th", { scope: "col", class: at ? "n" : null }, name)));
   const body = rows.slice(0, MOST).map((row) => candidate(row, widest, used));
   const more = rows.length > MOST ? el("p", { class: "faint" }, `${rows.length - MOST} slower ones are not listed.`) : null;
@@ -118,9 +118,17 @@ function candidate({ one, note: words, taken }, widest, used) {
   }
   const lacking = degraded.map((what) => el("span", { class: "tag warn" }, what));
   const name = el("th", { scope: "row" }, el("span", { class: "name" }, who(one)), words ? el("span", { class: "tag" }, words) : null, lacking, one.model ? el("span", { class: "faint small" }, one.model) : null, bar);
-  const cached = `${count(p.cached_blocks)} of ${count(p.blocks)} (${percent(share(p.cached_blocks, p.blocks))})`;
-  const numbers = [ms(p.ttft_ms), ...used.map(([key]) => (p[key] ? ms(p[key]) : NONE)), cached, count(one.waiting), count(p.running), percent(p.kv_usage), count(one.own_in_flight)];
+  const why = unseen(one);
+  const known = (text) => (why ? unknown(why) : text);
+  const cached = p.blocks ? `${count(p.cached_blocks)} of ${count(p.blocks)} (${percent(share(p.cached_blocks, p.blocks))})` : NONE;
+  const numbers = [ms(p.ttft_ms), ...used.map(([key]) => (p[key] ? ms(p[key]) : NONE)), cached, known(count(one.waiting)), known(count(p.running)), known(percent(p.kv_usage)), count(one.own_in_flight)];
   return el("tr", { "data-chosen": words === "chosen", "data-taken": Boolean(taken) }, name, numbers.map((text) => el("td", { class: "n" }, text)));
+}
+
+/** Why the load of a candidate was not known, where it was not. */
+function unseen({ provider, degraded }) {
+  if (provider) return "a provider does not say";
+  return degraded.includes("no_metrics") ? "its /metrics had not been read" : null;
 }
 
 function refusal(rejection) {
@@ -140,13 +148,14 @@ function rules({ decision, rejection }) {
   return el("section", {}, el("h3", {}, `Rules of ${ruled.pool} for ${ruled.model}`), all.length ? el("ul", { class: "rules" }, all) : el("p", { class: "faint" }, "None: by prediction alone."));
 }
 
-function step({ effect, removed: gone }) {
+function step({ effect, removed: gone, text }) {
   const words = typeof effect === "string" ? EFFECTS[effect] : `others are faster by ${ms(effect.others_faster)}: all stay`;
-  return el("li", {}, words ?? String(effect), gone.length ? `; removed ${gone.map((one) => one.who).join(", ")}` : "");
+  return el("li", {}, text ? [el("code", {}, text), ": "] : null, words ?? String(effect), gone.length ? `; removed ${gone.map((one) => one.who).join(", ")}` : "");
 }
 
 function removed(decision) {
-  const all = decision?.removed ?? [];
+  // Whom a rule took away is among the candidates.
+  const all = (decision?.removed ?? []).filter((one) => one.reason !== "policy");
   if (!all.length) return null;
   const shown = all.slice(0, MOST).map((one) => el("li", {}, el("strong", {}, one.who), one.model ? ` for ${one.model}` : "", `: ${one.reason.replaceAll("_", " ")}`));
   const more = all.length > MOST ? el("li", { class: "faint" }, `and ${all.length - MOST} more`) : null;

@@ -1,8 +1,9 @@
 // The table of workers.
 
-import { byId, cell, count, el, fill, ms, NONE, number, percent, say, show } from "./dom.js";
+import { ago, byId, cell, count, el, fill, ms, NONE, number, percent, say, show, unknown } from "./dom.js";
 
-const WORDS = { ok: "ok", degraded: "degraded", out: "out" };
+const NEVER_SCRAPED = "its /metrics has not been read";
+const NO_EVENTS = "its KV events are not followed";
 const rows = new Map();
 
 export function drawFleet(state) {
@@ -32,25 +33,40 @@ export function drawFleet(state) {
 }
 
 function draw(row, worker, state) {
-  const { load, health, blocks } = worker;
-  row.dataset.state = health.state;
+  const { load, health } = worker;
+  // Who was set apart on purpose is no outage.
+  const shown = worker.set_apart ? "cordoned" : health.state;
+  row.dataset.state = shown;
   row.dataset.worker = worker.name;
-  const why = health.why.length ? el("ul", { class: "why" }, health.why.map((reason) => el("li", {}, reason))) : null;
+  const scraped = (text) => (worker.degraded.includes("no_metrics") ? unknown(NEVER_SCRAPED) : text());
   const set = `${worker.workerset} · ${worker.endpoint}`;
   fill(
     row,
-    cell("State", el("span", { class: "state" }, WORDS[health.state])),
-    el("th", { scope: "row", role: "rowheader", "data-label": "Worker" }, el("span", { class: "name" }, worker.name), el("span", { class: "faint small" }, set), why),
+    cell("State", el("span", { class: "state" }, shown)),
+    el("th", { scope: "row", role: "rowheader", "data-label": "Worker" }, el("span", { class: "name" }, worker.name), el("span", { class: "faint small" }, set), reasons(worker)),
     cell("Models", worker.models.join(", ") || NONE, { class: "models" }),
     number("In flight", count(load.in_flight)),
-    number("Queue", count(load.queue)),
-    number("Running", count(load.running)),
-    number("KV use", meter(load.kv_usage)),
-    number("Blocks", blocks.lower ? `${count(blocks.gpu)} + ${count(blocks.lower)}` : count(blocks.gpu)),
-    number("Hit share", percent(worker.hit_share)),
+    number("Queue", scraped(() => count(load.queue))),
+    number("Running", scraped(() => count(load.running))),
+    number("KV use", scraped(() => meter(load.kv_usage))),
+    number("Blocks", held(worker)),
+    number("Cached, measured", percent(worker.hit_share)),
     number("Event lag", lag(worker, state.now)),
     number("Picks", count(worker.picks)),
   );
+}
+
+/** What is wrong with it, and what is not but has to be known. */
+function reasons({ health, warming, set_apart: apart }) {
+  const calm = (at) => (at === 0 && apart ? { class: "calm" } : {});
+  const all = health.why.map((reason, at) => el("li", calm(at), reason));
+  if (warming && health.state !== "out") all.push(el("li", { class: "calm" }, "warming up: it has answered nothing yet, and gets a few requests at a time"));
+  return all.length ? el("ul", { class: "why" }, all) : null;
+}
+
+function held({ blocks, degraded }) {
+  if (!blocks.gpu && !blocks.lower && degraded.includes("no_kv_events")) return unknown(NO_EVENTS);
+  return blocks.lower ? `${count(blocks.gpu)} + ${count(blocks.lower)}` : count(blocks.gpu);
 }
 
 function meter(share) {
@@ -61,14 +77,13 @@ function meter(share) {
 
 function lag(worker, now) {
   if (worker.events_at_ms === null) return NONE;
-  const ago = Math.max(0, Math.floor((now - worker.events_at_ms) / 1000));
-  const words = `last events ${ago} s ago`;
-  return el("span", { title: words }, ms(worker.events_lag_ms));
+  return el("span", { title: `last events ${ago(worker.events_at_ms, now)}` }, ms(worker.events_lag_ms));
 }
 
 function note({ fleet, server, readiness }) {
   if (!fleet) return;
   const parts = [`${fleet.ok} ok`, `${fleet.degraded} degraded`, `${fleet.out} out`];
+  if (fleet.cordoned) parts.push(`${fleet.cordoned} cordoned`);
   if (fleet.search) parts.push(`${fleet.matching} of ${fleet.total} match`);
   if (fleet.hidden) parts.push(`${fleet.hidden} not shown: search for them`);
   say(byId("fleet-note"), parts.join(", "));

@@ -3,21 +3,21 @@
 import { byId, clock, count, el, fill, ms, NONE, percent, say, share, show, things } from "./dom.js";
 
 export function drawTiles(state) {
-  const totals = state.totals ?? {};
-  const fleet = state.fleet ?? { ok: 0, degraded: 0, out: 0, total: 0 };
+  const { totals, fleet } = state;
   const secs = state.server?.bucket_secs ?? 10;
   const last = state.buckets.get(state.bucket - 1);
   const [p50, p95] = totals.observed_ms ?? [null, null];
   const [guess, guess95] = totals.predicted_ms ?? [null, null];
   const workers = fleet.out ? "bad" : fleet.degraded ? "warn" : "good";
+  const apart = fleet.cordoned ? `, ${fleet.cordoned} cordoned` : "";
   fill(
     byId("tiles"),
-    tile("Workers ok", `${fleet.ok} of ${fleet.total}`, fleet.total ? `${fleet.degraded} degraded, ${fleet.out} out` : "none is known", workers),
-    tile("Requests a second", count((last?.decisions ?? 0) / secs), `${count(totals.decisions ?? 0)} in 15 minutes${sampled(totals)}`),
+    tile("Workers ok", `${fleet.ok} of ${fleet.total}`, fleet.total ? `${fleet.degraded} degraded, ${fleet.out} out${apart}` : "none is known", workers),
+    tile("Requests a second", count((last?.decisions ?? 0) / secs), `${count(totals.decisions)} in 15 minutes${sampled(totals)}`),
     tile("TTFT p50", ms(p50), `predicted ${ms(guess)}`),
     tile("TTFT p95", ms(p95), `predicted ${ms(guess95)}`),
-    tile("Cached", percent(share(totals.cached_tokens, totals.prompt_tokens)), `of ${count(totals.prompt_tokens ?? 0)} prompt tokens`),
-    tile("Turned away", count(totals.rejected ?? 0), `${things(totals.failed ?? 0, "failure")} of engines`, totals.rejected || totals.failed ? "warn" : null),
+    tile("Cached, measured", percent(share(totals.cached_tokens, totals.prompt_tokens)), `of ${count(totals.prompt_tokens)} prompt tokens`),
+    tile("Turned away", count(totals.rejected), `${things(totals.failed, "failure")} of engines`, totals.rejected || totals.failed ? "warn" : null),
   );
 }
 
@@ -48,6 +48,7 @@ let announced = null;
 
 export function drawNews({ news }) {
   const all = news ?? [];
+  say(byId("news-empty"), "Nothing since the start.");
   show(byId("news-empty"), all.length === 0);
   show(byId("news-list"), all.length > 0);
   fill(
@@ -123,6 +124,6 @@ function pool(one) {
       [rule.ran, rule.removed, rule.emptied, rule.passed_on, rule.rejected, rule.unknown].map((n) => el("td", { class: "n" }, count(n))),
     ),
   );
-  const table = el("table", {}, el("caption", { class: "hidden" }, `Rules of ${one.name}`), el("thead", {}, head), el("tbody", {}, rows));
+  const table = el("table", { class: "ruled" }, el("caption", { class: "hidden" }, `Rules of ${one.name}`), el("thead", {}, head), el("tbody", {}, rows));
   return el("div", {}, title, el("div", { class: "scroll", role: "region", "aria-label": `Rules of ${one.name}`, tabindex: 0 }, table));
 }
