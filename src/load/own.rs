@@ -164,15 +164,20 @@ impl Books {
         self.backlog.left(now).as_nanos() as f64 / 1e6
     }
 
-    /// The most leading blocks that `keys` shares with a request that still prefills, in blocks.
-    pub(super) fn common_prefix(&self, keys: &[SequenceHash]) -> usize {
-        self.prefixes.values().map(|held| common(held, keys)).max().unwrap_or(0)
+    /// The most leading blocks that `keys` shares with a request that still prefills; never below `least`. In blocks.
+    pub(super) fn common_prefix(&self, keys: &[SequenceHash], least: usize) -> usize {
+        self.prefixes.values().fold(least, |most, held| common(held, keys, most))
     }
 }
 
-/// Leading keys that both have. Keys are cumulative: once two differ, all later ones do.
-fn common(a: &[SequenceHash], b: &[SequenceHash]) -> usize {
-    let (mut same, mut differ) = (0, a.len().min(b.len()) + 1);
+/// Leading keys that both have, or `least` if those are fewer. Keys are cumulative: once two differ, all later ones do.
+fn common(a: &[SequenceHash], b: &[SequenceHash], least: usize) -> usize {
+    let shorter = a.len().min(b.len());
+    // Most have no more in common than is known already: one look tells.
+    if least >= shorter || a[least] != b[least] {
+        return least;
+    }
+    let (mut same, mut differ) = (least + 1, shorter + 1);
     // Invariant: the first `same` keys are equal, and the first `differ` are not.
     while differ - same > 1 {
         let middle = same.midpoint(differ);

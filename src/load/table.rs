@@ -206,8 +206,8 @@ impl Pick<'_> {
     /// Leading blocks that `worker` will hold once the requests that it still prefills are done: never
     /// below `confirmed`. In blocks.
     pub fn expected(&self, worker: WorkerId, keys: &BlockKeys, confirmed: u32) -> u32 {
-        let common = self.state.workers.get(&worker).map_or(0, |books| books.common_prefix(&keys.sequence));
-        confirmed.max(u32::try_from(common).unwrap_or(u32::MAX))
+        let Some(books) = self.state.workers.get(&worker) else { return confirmed };
+        u32::try_from(books.common_prefix(&keys.sequence, confirmed as usize)).unwrap_or(u32::MAX)
     }
 
     /// Puts a request's load on a worker until the reservation is dropped.
