@@ -8,7 +8,7 @@ use crate::{
     load::{Claim, LoadView, Pick, Providers},
     policy::eval::Provider,
     route::{Choice, Cost, Demand, assume_worst, held_back, pick, predict, predict_provider, rank, replica},
-    types::{Candidate, Decision, Degradation, ErrorKind, Rejection, RemovedReason, Stage},
+    types::{Candidate, Decision, Degradation, ErrorKind, Overlap, Rejection, RemovedReason, Stage},
 };
 
 use super::{
@@ -174,7 +174,7 @@ fn of_worker((seat, member): (&Seat, &Member), load: &Pick<'_>, prompts: &Prompt
     let profile = &worker.set.profile;
     let view = load.view(worker.id);
     let held = prompts.on(seat);
-    let mut overlap = held.and_then(|held| held.overlap.get(&worker.id).copied()).unwrap_or_default();
+    let mut overlap = held.map_or_else(Overlap::default, |held| held.overlap);
     if let Some(held) = held
         && profile.picker.inflight_tracking
     {
@@ -183,7 +183,7 @@ fn of_worker((seat, member): (&Seat, &Member), load: &Pick<'_>, prompts: &Prompt
     let prediction = predict(Cost {
         predictor: &profile.predictor,
         inflight_tracking: profile.picker.inflight_tracking,
-        blocks: prompts.blocks_on(seat, &worker.set),
+        blocks: prompts.blocks(held, &worker.set),
         overlap,
         load: &view,
     });

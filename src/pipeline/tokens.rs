@@ -37,18 +37,19 @@ struct GroupKey<'a> {
 /// A worker's seat: its key, and the worker.
 type Seen<'a> = ((WorkerId, usize), &'a Arc<Member>);
 
-/// The prompt's keys at one block size, and who holds how much of them.
+/// The prompt's keys at a worker's block size, and how much of them it holds.
 pub(super) struct Held {
     pub keys: Arc<BlockKeys>,
-    pub overlap: HashMap<WorkerId, Overlap>,
+    pub overlap: Overlap,
 }
 
 /// The prompt, ready to be predicted. Empty for a pick on load alone.
 #[derive(Default)]
 pub(super) struct Prompts {
-    held: Vec<Held>,
-    /// Where in `held` a seat's is.
-    on: HashMap<(WorkerId, usize), usize>,
+    /// By seat.
+    on: HashMap<(WorkerId, usize), Held>,
+    /// Its tokens; where it is longer for one model than for another, the most. `None`: nobody tokenized it.
+    tokens: Option<usize>,
     /// Its tokens, where it comes as such.
     given: Option<usize>,
 }
@@ -56,35 +57,39 @@ pub(super) struct Prompts {
 impl Prompts {
     /// What is known of the prompt there.
     pub(super) fn on(&self, seat: &Seat) -> Option<&Held> {
-        self.on.get(&seat.key()?).and_then(|at| self.held.get(*at))
+        self.on.get(&seat.key()?)
     }
 
     /// Tokens of the prompt; where it is longer for one model than for another, the most.
     pub(super) fn tokens(&self) -> Option<usize> {
-        self.held.iter().map(|held| held.keys.tokens).max().or(self.given)
+        self.tokens.or(self.given)
     }
 
-    /// Blocks that the prompt takes up there. Where it was not tokenized for that model but for another, as many as
-    /// there: not to know a prompt must not make it look free.
-    pub(super) fn blocks_on(&self, seat: &Seat, set: &WorkerSet) -> usize {
-        if let Some(held) = self.on(seat) {
+    /// Blocks that the prompt takes up where that is held of it. Where it was not tokenized for that model but for another,
+    /// as many as there: not to know a prompt must not make it look free.
+    pub(super) fn blocks(&self, held: Option<&Held>, set: &WorkerSet) -> usize {
+        if let Some(held) = held {
             return held.keys.total_blocks();
         }
         self.tokens().unwrap_or(0).div_ceil(set.kv_block_size.max(1) as usize)
     }
 
     fn insert(&mut self, pipeline: &Pipeline, (seats, tokens): (&[Seen<'_>], &PromptTokens)) {
-        let first = self.held.len();
+        let mut by_size: Vec<(Arc<BlockKeys>, HashMap<WorkerId, Overlap>)> = Vec::new();
+        self.tokens = self.tokens.max(Some(tokens.ids.len()));
+        self.on.reserve(seats.len());
         for (key, member) in seats {
             let size = member.worker.set.kv_block_size;
-            let known = self.held[first..].iter().position(|held| held.keys.block_size == size);
-            let at = known.map_or(self.held.len(), |at| first + at);
-            if at == self.held.len() {
+            let known = by_size.iter().position(|(keys, _)| keys.block_size == size);
+            let at = known.unwrap_or_else(|| {
                 let keys = Arc::new(block_keys(tokens, size));
                 let overlap = pipeline.rooms.index.overlap(&keys);
-                self.held.push(Held { keys, overlap });
-            }
-            self.on.insert(*key, at);
+                by_size.push((keys, overlap));
+                by_size.len() - 1
+            });
+            let (keys, overlap) = &by_size[at];
+            let overlap = overlap.get(&key.0).copied().unwrap_or_default();
+            self.on.insert(*key, Held { keys: keys.clone(), overlap });
         }
     }
 }
