@@ -4,11 +4,12 @@
 //! block before it; the changes of what is shown are recorded in order, parents shown before and hidden after
 //! their children, so that whoever mirrors them only ever sees whole prefixes.
 
-use std::{collections::HashMap, num::NonZeroU32};
+use std::num::NonZeroU32;
 
 use super::{
     change::{Change, Shown},
     keys,
+    places::Places,
     views::{View, Views},
 };
 use crate::types::{BlockHash, SequenceHash};
@@ -18,11 +19,11 @@ use crate::types::{BlockHash, SequenceHash};
 pub(super) struct NodeId(NonZeroU32);
 
 impl NodeId {
-    fn at(index: usize) -> Option<Self> {
+    pub(super) fn at(index: usize) -> Option<Self> {
         u32::try_from(index + 1).ok().and_then(NonZeroU32::new).map(Self)
     }
 
-    const fn index(self) -> usize {
+    pub(super) const fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 }
@@ -46,7 +47,7 @@ struct Node {
 pub(super) struct Chain {
     nodes: Vec<Node>,
     free: Vec<NodeId>,
-    by_sequence: HashMap<SequenceHash, NodeId>,
+    by_sequence: Places,
     /// Blocks held by no shelf, that later ones hang on.
     links: usize,
 }
@@ -55,8 +56,9 @@ impl Chain {
     /// The node of a block after `parent`; made if it is not there. `None` when the slab is full (2^32 blocks).
     pub(super) fn ensure(&mut self, parent: Option<NodeId>, block: BlockHash) -> Option<NodeId> {
         let sequence = keys::next(parent.map(|p| self.nodes[p.index()].sequence), block);
-        if let Some(id) = self.by_sequence.get(&sequence) {
-            return Some(*id);
+        let known = self.by_sequence.get(sequence, |id| self.nodes[id.index()].sequence);
+        if known.is_some() {
+            return known;
         }
         let next = parent.and_then(|p| self.nodes[p.index()].first_child);
         let (held, first_child, previous, shown) = (0, None, None, 0);
@@ -78,7 +80,7 @@ impl Chain {
         if let Some(parent) = parent {
             self.nodes[parent.index()].first_child = Some(id);
         }
-        self.by_sequence.insert(sequence, id);
+        self.by_sequence.insert(id, |id| self.nodes[id.index()].sequence);
         self.links += 1;
         Some(id)
     }
@@ -191,7 +193,7 @@ impl Chain {
                 return;
             }
             let (parent, next, previous) = (node.parent.take(), node.next.take(), node.previous.take());
-            self.by_sequence.remove(&self.nodes[id.index()].sequence);
+            self.by_sequence.remove(id, |id| self.nodes[id.index()].sequence);
             self.free.push(id);
             self.links -= 1;
             if let Some(next) = next {

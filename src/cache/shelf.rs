@@ -5,23 +5,20 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::xxh3_64;
 
-use super::chain::NodeId;
+use super::{chain::NodeId, keyed::Keyed};
 use crate::types::{EngineHash, Tier};
 
-/// An engine's handle in 16 bytes. Long ones are hashed: they are compared, never read.
+/// An engine's handle in as many bytes as vLLM's default has. Long ones are hashed: they are compared, never read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Handle([u64; 2]);
+pub(super) struct Handle(u64);
 
 impl From<&EngineHash> for Handle {
     fn from(hash: &EngineHash) -> Self {
         match hash {
-            EngineHash::Int(int) => Self([*int, 0]),
-            EngineHash::Bytes(bytes) => {
-                let digest = xxh3_128(bytes);
-                Self([digest as u64, (digest >> 64) as u64 | 1 << 63])
-            }
+            EngineHash::Int(int) => Self(*int),
+            EngineHash::Bytes(bytes) => Self(xxh3_64(bytes)),
         }
     }
 }
@@ -50,14 +47,14 @@ pub(super) enum Moved {
 pub(super) struct Shelf {
     pub(super) group: Option<u32>,
     pub(super) tier: Tier,
-    handles: HashMap<Handle, Held>,
+    handles: HashMap<Handle, Held, Keyed>,
     /// Handles beyond the first that mean the same block.
     aliases: HashMap<NodeId, u32>,
 }
 
 impl Shelf {
     pub(super) fn new(group: Option<u32>, tier: Tier) -> Self {
-        Self { group, tier, handles: HashMap::new(), aliases: HashMap::new() }
+        Self { group, tier, handles: HashMap::default(), aliases: HashMap::new() }
     }
 
     /// What a handle means here, if it is here.
