@@ -9,6 +9,7 @@
 mod client;
 mod progress;
 mod report;
+mod stream;
 mod text;
 mod workload;
 
