@@ -103,3 +103,7 @@ demo: ## Three engines, Envoy, Kinference and a comparison with random routing (
 demo-pictures: ## Take the pictures of the README of a demo that is up (needs chromium and chromium-driver)
 	cargo build --release --locked --features sim --example load
 	exec python3 examples/demo/pictures.py
+
+.PHONY: bench-peers
+bench-peers: ## Install the other routers that the routing benchmark compares with
+	@python3 .ci/peers.py
