@@ -107,3 +107,9 @@ demo-pictures: ## Take the pictures of the README of a demo that is up (needs ch
 .PHONY: bench-peers
 bench-peers: ## Install the other routers that the routing benchmark compares with
 	@python3 .ci/peers.py
+
+# BENCH: its options, as in BENCH="--repeats 1 --workload control".
+.PHONY: bench-routing-real
+bench-routing-real: ## The routing benchmark over sockets: Envoy alone, Kinference and what bench-peers installed
+	cargo build --release --locked --features sim --bin kinference --bin vllm-sim --example bench-client
+	exec python3 benches/routing.py $(BENCH)
