@@ -117,20 +117,20 @@ impl Client {
     /// Anything but a whole stream with at least one token.
     pub async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Failure> {
         let sent = Instant::now();
-        let Some(selector) = &self.selector else { return self.send(&self.url, ask, None, sent).await };
+        let Some(selector) = &self.selector else { return self.send(ask, None, sent).await };
         let pick = selector.pick(ask.tokens, ask.output_tokens).await?;
-        let answer = self.send(&pick.endpoint, ask, Some((selector, &pick)), sent).await;
+        let answer = self.send(ask, Some((selector, &pick)), sent).await;
         selector.end(&pick).await;
         answer
     }
 
     async fn send(
         &self,
-        url: &str,
         ask: &Ask<'_>,
         pick: Option<(&Selector, &Pick)>,
         sent: Instant,
     ) -> Result<Answer, Failure> {
+        let url = pick.map_or(&self.url, |(_, pick)| &pick.endpoint);
         let body = json!({
             "model": self.model,
             "prompt": ask.prompt,
