@@ -134,19 +134,11 @@ pub(super) struct Outline {
 /// Measures valid JSON without building it.
 pub(super) fn outline(text: &str) -> Outline {
     let (mut depth, mut deepest, mut values) = (0_usize, 0, 1);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in text.bytes() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
+    let mut left = text.as_bytes();
+    while let [byte, rest @ ..] = left {
+        left = rest;
         match byte {
-            b'"' => in_string = true,
+            b'"' => left = after_string(rest),
             b'[' | b'{' => {
                 depth += 1;
                 values += 1;
@@ -160,6 +152,32 @@ pub(super) fn outline(text: &str) -> Outline {
     Outline { depth: deepest, values }
 }
 
+/// What follows a string, given all after its opening quote. Nearly all of a prompt is strings: eight bytes at a time.
+fn after_string(mut left: &[u8]) -> &[u8] {
+    loop {
+        while let Some((eight, rest)) = left.split_first_chunk::<8>() {
+            let eight = u64::from_le_bytes(*eight);
+            if has(eight, b'"') || has(eight, b'\\') {
+                break;
+            }
+            left = rest;
+        }
+        match left {
+            [b'"', rest @ ..] => return rest,
+            [b'\\', _, rest @ ..] | [_, rest @ ..] => left = rest,
+            [] => return left,
+        }
+    }
+}
+
+/// Whether one of eight bytes is that one.
+fn has(eight: u64, byte: u8) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    let zero_where_equal = eight ^ (ONES * u64::from(byte));
+    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGH != 0
+}
+
 /// A 400.
 pub(super) fn bad_request(message: String) -> Rejection {
     Rejection::new(ErrorKind::BadRequest, message)
@@ -167,6 +185,8 @@ pub(super) fn bad_request(message: String) -> Rejection {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -198,6 +218,22 @@ mod tests {
             assert!(message.contains(words), "{message}");
         }
         assert!(Fields::read(b"{\"temperature\":1e400,\"user\":\"\\ud800\"}").is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn strings_are_passed_over_whole(
+            parts in prop::collection::vec(
+                prop_oneof!["[a-z\u{e9}{}]{0,12}", Just("\\\"".to_owned()), Just("\\\\".to_owned()), Just("[,".to_owned())],
+                0..12,
+            ),
+            after in "[a-z]{0,20}",
+        ) {
+            let text = parts.concat();
+            let quoted = format!("{text}\"{after}");
+            prop_assert_eq!(after_string(quoted.as_bytes()), after.as_bytes());
+            prop_assert_eq!(after_string(text.as_bytes()), b"");
+        }
     }
 
     #[test]
