@@ -5,11 +5,26 @@ use std::time::Duration;
 use super::{
     address::header,
     keys::Keys,
-    kind::{Bool, MILLIS},
+    kind::{Bool, Choice, FRACTION, MILLIS},
 };
 
+/// How much of responses is watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Observe {
+    /// All of each.
+    #[default]
+    Full,
+    /// All of some, of the others their headers.
+    Sampled,
+    /// Their headers.
+    Headers,
+}
+
+const OBSERVE: Choice<Observe> =
+    Choice(&[("full", Observe::Full), ("sampled", Observe::Sampled), ("headers", Observe::Headers)]);
+
 /// Settings of the ext_proc front door.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ExtProcConfig {
     /// Read tenant, tags and pool from request headers (the gateway must strip clients' copies).
     pub trust_headers: bool,
@@ -23,6 +38,10 @@ pub struct ExtProcConfig {
     pub deadline: Duration,
     /// Explain the decision in response headers.
     pub explain_headers: bool,
+    /// How much of responses is watched.
+    pub observe: Observe,
+    /// Which share is watched whole where that is `Sampled`.
+    pub observe_sample: f64,
 }
 
 impl Default for ExtProcConfig {
@@ -34,6 +53,8 @@ impl Default for ExtProcConfig {
             pool_header: "x-kinference-pool".into(),
             deadline: Duration::from_millis(1000),
             explain_headers: false,
+            observe: Observe::default(),
+            observe_sample: 0.1,
         }
     }
 }
@@ -46,5 +67,7 @@ impl ExtProcConfig {
         keys.key("pool_header", header(), &mut self.pool_header);
         keys.key("deadline_ms", MILLIS, &mut self.deadline);
         keys.key("explain_headers", Bool, &mut self.explain_headers);
+        keys.key("observe", OBSERVE, &mut self.observe);
+        keys.key("observe_sample", FRACTION, &mut self.observe_sample);
     }
 }

@@ -29,7 +29,7 @@ mod workers_file;
 mod workerset;
 
 pub use decision_log::{DecisionLogConfig, DecisionOutput};
-pub use ext_proc::ExtProcConfig;
+pub use ext_proc::{ExtProcConfig, Observe};
 pub use kubernetes::KubernetesConfig;
 pub use leader_election::LeaderElectionConfig;
 pub use load::{load_workers, parse_workers};

@@ -115,6 +115,7 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
             "[profile.picker] top_k_fraction",
             "[profile.picker] replication_warm_threshold_fraction",
             "[decision_log] sample",
+            "[ext_proc] observe_sample",
             "[traces] sample",
         ],
         "1",
@@ -206,6 +207,12 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         &["\"\"", "\"Local\"", "1"],
         &["[profile.tokenize] mode"],
         "\"compare\"",
+    ),
+    (
+        "one of \"full\", \"sampled\", \"headers\"",
+        &["\"\"", "\"none\"", "1"],
+        &["[ext_proc] observe"],
+        "\"headers\"",
     ),
     (
         "one of \"static\", \"kubernetes\", \"inference_pool\"",

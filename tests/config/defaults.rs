@@ -28,6 +28,8 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("ext_proc", "pool_header", "\"x-kinference-pool\""),
     ("ext_proc", "deadline_ms", "1000"),
     ("ext_proc", "explain_headers", "false"),
+    ("ext_proc", "observe", "\"full\""),
+    ("ext_proc", "observe_sample", "0.1"),
     ("tokenize", "pool_max_idle_per_host", "-"),
     ("tokenize.local", "mount_dir", "-"),
     ("tokenize.local", "warmup", "true"),

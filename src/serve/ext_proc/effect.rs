@@ -64,6 +64,8 @@ pub enum Effect {
     Finish(Outcome, Option<Usage>),
     /// A body keeps its name of the model.
     Unrenamed(Unrenamed),
+    /// The proxy was told to keep the response's body to itself, and sends it.
+    Unheeded,
     /// End the stream once everything is sent.
     Close,
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     effect::Effect,
-    inbound::{BodyMode, Message, Modes, ResponseHead},
+    inbound::{BodyMode, Chunk, Message, Modes, ResponseHead},
     rename,
     request::{self, Placed, Request},
     response::{Known, Response},
@@ -43,10 +43,19 @@ pub enum Wait {
     Whole,
 }
 
+/// Whether the engine keeps the response: later requests name it by the id that its body tells.
+pub fn is_stored(kind: &RequestKind) -> bool {
+    *kind == RequestKind::Inference(Api::Responses)
+}
+
 /// A stream.
 #[derive(Default)]
 pub struct Machine {
     explain: bool,
+    /// Responses' bodies are not to be sent to us, unless something in them is needed.
+    unwatched: bool,
+    /// The body mode of the response that was to be none.
+    unheeded: Option<BodyMode>,
     modes: Modes,
     request: Request,
     response: Response,
@@ -60,6 +69,12 @@ impl Machine {
     /// A new stream; `explain`: tell the decision in response headers.
     pub fn new(modes: Modes, explain: bool) -> Self {
         Self { explain, modes, ..Self::default() }
+    }
+
+    /// The same, whose response's body is looked at or not.
+    #[must_use]
+    pub fn watching(self, watched: bool) -> Self {
+        Self { unwatched: !watched, ..self }
     }
 
     /// One step.
@@ -98,7 +113,7 @@ impl Machine {
     fn message(&mut self, message: Message) -> Vec<Effect> {
         match message {
             Message::RequestHeaders { head, last } => {
-                self.known.stored = head.kind == RequestKind::Inference(Api::Responses);
+                self.known.stored = is_stored(&head.kind);
                 self.known.inner = rename::inner(&head.kind);
                 self.request(request::Event::Headers(head, last))
             }
@@ -108,15 +123,35 @@ impl Machine {
             }
             Message::RequestTrailers => self.request(request::Event::Trailers),
             Message::ResponseHeaders(head) => self.response_headers(head),
-            Message::ResponseBody(chunk) => self.respond(|response, mode| response.body(chunk, mode)),
+            Message::ResponseBody(chunk) => self.response_body(chunk),
             Message::ResponseTrailers => self.respond(|response, _| response.trailers()),
         }
     }
 
     fn response_headers(&mut self, head: ResponseHead) -> Vec<Effect> {
         let mut effects = self.request(request::Event::Overtaken);
-        let known = mem::take(&mut self.known);
+        let mut known = mem::take(&mut self.known);
+        // Where headers wait for their answer, nothing of the body is on its way yet.
+        let waits = matches!(
+            self.modes.response,
+            BodyMode::Streamed | BodyMode::Buffered | BodyMode::BufferedPartial
+        );
+        known.unwatched =
+            self.unwatched && waits && !head.last && !known.stored && known.client_model.is_none();
+        if known.unwatched {
+            self.unheeded = Some(mem::replace(&mut self.modes.response, BodyMode::None));
+        }
         effects.extend(self.respond(|response, mode| response.headers(head, known, mode)));
+        effects
+    }
+
+    fn response_body(&mut self, chunk: Chunk) -> Vec<Effect> {
+        let unheeded = self.unheeded.take();
+        if let Some(mode) = unheeded {
+            self.modes.response = mode;
+        }
+        let mut effects = self.respond(|response, mode| response.body(chunk, mode));
+        effects.extend(unheeded.map(|_| Effect::Unheeded));
         effects
     }
 

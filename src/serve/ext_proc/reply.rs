@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use envoy_types::pb::envoy::{
     config::core::v3::{HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction},
+    extensions::filters::http::ext_proc::v3::ProcessingMode,
     service::ext_proc::v3::{
         BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeadersResponse, ImmediateResponse,
         ProcessingResponse, StreamedBodyResponse, TrailersResponse, body_mutation::Mutation,
@@ -90,6 +91,8 @@ pub enum Reply {
         decision: Option<Arc<Decision>>,
         /// The body will have another length than they say, not known yet.
         resized: bool,
+        /// The body is not to be sent to us.
+        unwatched: bool,
     },
     /// To a body that is not echoed.
     ResponseBody(Option<NewBody>),
@@ -120,6 +123,7 @@ pub fn cut(mut bytes: Bytes, last: bool) -> impl Iterator<Item = Chunk> {
 impl Reply {
     /// The message on the wire.
     pub fn encode(self) -> ProcessingResponse {
+        let unwatched = matches!(self, Self::ResponseHeaders { unwatched: true, .. });
         let (response, pick) = match self {
             Self::RequestHeaders(edit) => {
                 (Response::RequestHeaders(HeadersResponse { response: Some(edit.common()) }), edit.pick)
@@ -131,7 +135,7 @@ impl Reply {
             Self::RequestTrailers(edit) => {
                 (Response::RequestTrailers(TrailersResponse { header_mutation: Some(cleaned()) }), edit.pick)
             }
-            Self::ResponseHeaders { decision, resized } => {
+            Self::ResponseHeaders { decision, resized, .. } => {
                 let changes = decision.is_some() || resized;
                 let mutation = changes.then(|| HeaderMutation {
                     set_headers: decision.as_deref().map(explain).unwrap_or_default(),
@@ -157,6 +161,8 @@ impl Reply {
                 .and_then(|pick| pick.destination)
                 .map(|destination| metadata::nested(names::LB_NAMESPACE, names::DESTINATION, destination)),
             response: Some(response),
+            // Its default is to send nothing more of the response. Of the request's side all is over by then.
+            mode_override: unwatched.then(ProcessingMode::default),
             ..Default::default()
         }
     }

@@ -24,6 +24,8 @@ pub struct Known {
     pub stored: bool,
     /// The client's name for the model, where the engine answers with another.
     pub client_model: Option<Arc<str>>,
+    /// Its body is not to be sent to us.
+    pub unwatched: bool,
     /// Which object of an event is the answer itself.
     pub inner: Option<&'static str>,
 }
@@ -64,7 +66,8 @@ impl Response {
         };
         // A body that comes in one piece tells its length itself.
         let resized = renamer.is_some() && mode != BodyMode::Buffered;
-        let mut effects = vec![Effect::Reply(Reply::ResponseHeaders { decision: known.decision, resized })];
+        let Known { decision, unwatched, .. } = known;
+        let mut effects = vec![Effect::Reply(Reply::ResponseHeaders { decision, resized, unwatched })];
         effects.extend(unrenamed);
         effects.extend(head.served.map(Effect::ServedBy));
         let state = Self::Flowing { status: head.status, answer, renamer };

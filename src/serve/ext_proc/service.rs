@@ -2,7 +2,13 @@
 //!
 //! Invariant: a session lives exactly as long as its stream; there is no task and no channel beside it.
 
-use std::{pin::Pin, sync::Arc};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32},
+    },
+};
 
 use envoy_types::pb::envoy::service::ext_proc::v3::{
     ProcessingRequest, ProcessingResponse,
@@ -52,8 +58,16 @@ impl ExtProc {
     /// Of these parts.
     pub fn new(parts: Parts, metrics: &Metrics) -> Self {
         let Parts { decide, models, budget, config, id_seed } = parts;
-        let shared =
-            Shared { decide, models, budget, config, stats: Stats::new(metrics), ids: id_seed.into() };
+        let shared = Shared {
+            decide,
+            models,
+            budget,
+            config,
+            stats: Stats::new(metrics),
+            ids: id_seed.into(),
+            streams: AtomicU32::default(),
+            told_unheeded: AtomicBool::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 

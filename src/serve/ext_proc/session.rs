@@ -14,7 +14,7 @@ use super::{
     effect::{Effect, Sight},
     head::Head,
     inbound::{Message, Modes},
-    machine::{Event, Machine, Wait},
+    machine::{Event, Machine, Wait, is_stored},
     reply::Reply,
     request::Placed,
     shared::Shared,
@@ -36,6 +36,8 @@ pub struct Session<S> {
     inbound: S,
     inbound_over: bool,
     closing: bool,
+    /// The response's body is looked at.
+    watched: bool,
     machine: Option<Machine>,
     replies: VecDeque<Reply>,
     body: Option<Body>,
@@ -62,9 +64,10 @@ where
     /// A new stream.
     pub fn new(shared: std::sync::Arc<Shared>, inbound: S) -> Self {
         shared.stats.began();
-        let now = Instant::now();
+        let (now, watched) = (Instant::now(), shared.watches());
         Self {
             shared,
+            watched,
             inbound,
             inbound_over: false,
             closing: false,
@@ -137,7 +140,8 @@ where
         self.heard = Instant::now();
         if self.machine.is_none() {
             let modes = Modes::of(message.protocol_config.as_ref());
-            self.machine = Some(Machine::new(modes, self.shared.config.explain_headers));
+            let machine = Machine::new(modes, self.shared.config.explain_headers);
+            self.machine = Some(machine.watching(self.watched));
         }
         let Some(message) = Message::parse(message, &self.shared.config, || self.shared.own_id()) else {
             return;
@@ -207,6 +211,7 @@ where
                 self.shared.stats.unrenamed(reason);
                 tracing::debug!(reason = reason.label(), "a body keeps its name of the model");
             }
+            Effect::Unheeded => self.shared.unheeded(),
             Effect::Abandon => (self.deciding, self.body) = (None, None),
             Effect::Close => {
                 (self.closing, self.deciding, self.body) = (true, None, None);
@@ -226,7 +231,8 @@ where
 
     fn decide(&mut self, head: Head, sight: Sight) -> Result<(), Event> {
         let shape = head.shape;
-        let incoming = head.incoming(self.sight(sight));
+        let mut incoming = head.incoming(self.sight(sight));
+        incoming.sees_response = self.watched || is_stored(&incoming.kind);
         match self.shared.models.as_ref().and_then(|models| models(&incoming, shape)) {
             Some(Ok(body)) => Err(Event::Answered(body)),
             Some(Err(rejection)) => Err(Event::Rejected(rejection)),

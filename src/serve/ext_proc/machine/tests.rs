@@ -2,6 +2,7 @@
 
 mod provider;
 mod rename;
+mod watching;
 
 use std::sync::Arc;
 
@@ -85,6 +86,7 @@ struct Loop {
     finished: Vec<Outcome>,
     closed: bool,
     unrenamed: Vec<Unrenamed>,
+    unheeded: usize,
 }
 
 impl Loop {
@@ -98,6 +100,7 @@ impl Loop {
             finished: vec![],
             closed: false,
             unrenamed: vec![],
+            unheeded: 0,
         }
     }
 
@@ -116,6 +119,7 @@ impl Loop {
                 Effect::Finish(outcome, _) => self.finished.push(outcome),
                 Effect::Close => self.closed = true,
                 Effect::Unrenamed(reason) => self.unrenamed.push(reason),
+                Effect::Unheeded => self.unheeded += 1,
                 Effect::Expect(_) | Effect::FirstToken | Effect::ServedBy(_) | Effect::MadeResponse(_) => {}
             }
         }
@@ -429,10 +433,11 @@ proptest! {
 fn the_rule_that_decided_is_explained() {
     let mut ruled = (*decision()).clone();
     ruled.candidates.iter_mut().for_each(|one| one.model = Some("served".into()));
-    let plain = Reply::ResponseHeaders { decision: Some(Arc::new(ruled.clone())), resized: false };
+    let plain =
+        Reply::ResponseHeaders { decision: Some(Arc::new(ruled.clone())), resized: false, unwatched: false };
     let rule = RuleSaid { policy: "p".into(), rule: "r".into(), ..RuleSaid::default() };
     ruled.ruled = Some(Arc::new(Ruled { rules: vec![rule], ..Ruled::default() }));
-    let told = Reply::ResponseHeaders { decision: Some(Arc::new(ruled)), resized: false };
+    let told = Reply::ResponseHeaders { decision: Some(Arc::new(ruled)), resized: false, unwatched: false };
     let sent = |reply: Reply| {
         let Some(Response::ResponseHeaders(headers)) = reply.encode().response else { panic!("no headers") };
         let set = headers.response.unwrap().header_mutation.unwrap().set_headers.into_iter();

@@ -65,9 +65,19 @@ fn a_new_body_tells_its_length_where_it_is_all_there() {
             length.map(|length| set(names::CONTENT_LENGTH, length.as_bytes().to_vec())).into_iter().collect();
         assert_eq!(sent, want, "{told}");
     }
-    let headers = |resized| common(Reply::ResponseHeaders { decision: None, resized }).header_mutation;
+    let headers = |resized| {
+        common(Reply::ResponseHeaders { decision: None, resized, unwatched: false }).header_mutation
+    };
     assert_eq!(headers(true).unwrap().remove_headers, [names::CONTENT_LENGTH]);
     assert_eq!(headers(false), None);
+}
+
+#[test]
+fn the_proxy_is_asked_to_keep_a_body_that_is_not_watched() {
+    let asked = |unwatched| Reply::ResponseHeaders { decision: None, resized: false, unwatched }.encode();
+    assert_eq!(asked(true).mode_override, Some(ProcessingMode::default()));
+    assert_eq!(asked(false).mode_override, None);
+    assert_eq!(Reply::ResponseBody(None).encode().mode_override, None);
 }
 
 #[test]

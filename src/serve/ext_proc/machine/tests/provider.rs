@@ -88,7 +88,8 @@ fn a_worker_gets_the_headers_of_its_client() {
 fn the_answer_names_the_provider_and_nobody_shows_the_credential() {
     let placed = provider(None);
     assert!(!format!("{placed:?}").contains("s3cret"));
-    let told = Reply::ResponseHeaders { decision: Some(placed.decision.clone()), resized: false };
+    let told =
+        Reply::ResponseHeaders { decision: Some(placed.decision.clone()), resized: false, unwatched: false };
     assert!(!format!("{:?}", told.clone().encode()).contains("s3cret"));
     let Some(Response::ResponseHeaders(answer)) = told.encode().response else { panic!("no headers") };
     let said = sent(&answer.response.unwrap());
