@@ -3,6 +3,8 @@
 //! The prefix cache splits only after special tokens, where the encoding of a text is the encoding of its
 //! halves, so a conversation that grows costs its new turn. Both caches are bounded in bytes, per model.
 
+mod marks;
+
 use std::{path::Path, sync::Arc};
 
 use llm_tokenizer::{
@@ -21,6 +23,7 @@ use crate::{
     },
     types::PromptTokens,
 };
+use marks::Marks;
 
 /// Whole prompts remembered, in bytes.
 const WHOLE_BYTES: usize = 16 << 20;
@@ -32,6 +35,7 @@ const PREFIX_BYTES: usize = 64 << 20;
 /// A model's tokenizer and chat template.
 pub struct LocalModel {
     tokenizer: CachedTokenizer,
+    marks: Marks,
 }
 
 impl LocalModel {
@@ -56,7 +60,8 @@ impl LocalModel {
             enable_l1: true,
             l1_max_memory,
         };
-        Self { tokenizer: CachedTokenizer::new(inner, config) }
+        let marks = Marks::of(inner.get_special_tokens());
+        Self { tokenizer: CachedTokenizer::new(inner, config), marks }
     }
 
     /// The tokens of a request, of several prompts those of the longest. Blocks for as long as it takes.
@@ -128,6 +133,12 @@ impl LocalModel {
     }
 
     fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Arc<[u32]>, TokenizeError> {
+        if let Some(end) = self.marks.after_first_long(text) {
+            // The cache keeps the deepest mark of a text that it knows the beginning of, and every conversation begins
+            // with the same few bytes: of one with a long system prompt, only that conversation's next turn would hit.
+            // Asked for by itself, the system prompt is kept for every other conversation that has it.
+            let _kept = self.tokenizer.encode(&text[..end], add_special_tokens);
+        }
         match self.tokenizer.encode(text, add_special_tokens) {
             Ok(encoding) => Ok(encoding.token_ids().into()),
             Err(error) => Err(TokenizeError::Unsupported(format!("{error:#}"))),

@@ -100,6 +100,27 @@ fn a_growing_conversation_costs_its_new_turn() {
 }
 
 #[test]
+fn a_system_prompt_is_tokenized_once_for_all_conversations() {
+    let counting = Arc::new(Counting(inner(), AtomicUsize::new(0)));
+    let model = LocalModel::caching(Arc::<Counting>::clone(&counting), PREFIX_BYTES);
+    let prompt =
+        |name: &str| format!("You answer for {name}. {}", "Be brief, and say what you know. ".repeat(100));
+    let cost = |system: &str, question: &str| {
+        let before = counting.1.load(Ordering::Relaxed);
+        let messages = [("system", system), ("user", question)];
+        model
+            .tokenize(&chat(&messages.map(|(role, content)| json!({"role": role, "content": content}))))
+            .unwrap();
+        counting.1.load(Ordering::Relaxed) - before
+    };
+    for system in [prompt("one"), prompt("another")] {
+        let (first, second) = (cost(&system, "What is a block?"), cost(&system, "Who holds it?"));
+        assert!(first > system.len() && first < system.len() + 500, "the first costs {first} bytes");
+        assert!(second < 500, "the second costs {second} bytes");
+    }
+}
+
+#[test]
 fn the_prefix_cache_stays_within_its_bytes() {
     let bytes = 64 * 1024;
     let model = LocalModel::caching(inner(), bytes);
