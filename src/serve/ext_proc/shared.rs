@@ -51,7 +51,7 @@ impl Shared {
         if !self.told_unheeded.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "`ext_proc.observe` has no effect: a proxy sends bodies of responses in spite of `mode_override`; its \
-                 filter needs `allow_mode_override: true`"
+                 filter needs `allow_mode_override: true`, and no body mode that is full duplex"
             );
         }
     }
