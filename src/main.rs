@@ -27,8 +27,24 @@ struct Args {
 /// What shells know as a usage error.
 const BAD_CONFIGURATION: u8 = 64;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        // Bodies are read and prompts tokenized on threads of their own, and a proxy is most often on the same machine:
+        // a worker for each core would spend its time waking others (docs/benchmarks.md).
+        runtime.worker_threads(std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2));
+    }
+    match runtime.enable_all().build() {
+        Ok(runtime) => runtime.block_on(serve()),
+        Err(error) => {
+            // There is no log yet.
+            let _ = writeln!(io::stderr(), "can't start threads: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> ExitCode {
     let args = Args::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(app::DEFAULT_LOG));
     let (filter, log) = LogFilter::new(filter);
