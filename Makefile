@@ -113,3 +113,9 @@ bench-peers: ## Install the other routers that the routing benchmark compares wi
 bench-routing-real: ## The routing benchmark over sockets: Envoy alone, Kinference and what bench-peers installed
 	cargo build --release --locked --features sim --bin kinference --bin vllm-sim --example bench-client
 	exec python3 benches/routing.py $(BENCH)
+
+# BENCH holds options of benches/overhead.py: `make bench-overhead BENCH=--quick`.
+.PHONY: bench-overhead
+bench-overhead: ## What a decision costs beside Envoy alone and an ext_proc that does nothing (BENCH='--quick')
+	cargo build --release --locked --features sim --bin kinference --bin vllm-sim --example noop
+	python3 benches/overhead.py $(BENCH)

@@ -39,18 +39,19 @@ WAYS = {
     "full": ARMS["full"],
     "full_buffered": (BUFFERED, {"kind": "full"}),
 }
-# A listener that lets the processor change what is sent to it.
-OVERRIDE = {"failure_mode_allow: false\n": "failure_mode_allow: false\n                      allow_mode_override: true\n"}
+# A filter that lets the processor change what is sent to it: Envoy does so only where no body mode is full duplex.
+ALLOWED = "failure_mode_allow: true\n"
+OVERRIDE = {ALLOWED: ALLOWED + "                      allow_mode_override: true\n"}
 
 
 def watching(how):
     """An arm that watches that much of responses."""
-    return (DUPLEX, {"kind": "full", "more": f'ext_proc.observe = "{how}"', "edits": OVERRIDE})
+    return (BUFFERED, {"kind": "full", "more": f'ext_proc.observe = "{how}"', "edits": OVERRIDE})
 
 
 STREAMS = {
     "envoy": ARMS["envoy"],
-    "noop": ARMS["noop"],
+    "noop": WAYS["noop_buffered"],
     **{f"observe_{how}": watching(how) for how in ("full", "sampled", "headers")},
 }
 
