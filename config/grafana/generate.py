@@ -179,7 +179,7 @@ def fleet():
               {"": by("", rate(requests, "workerset"))}, 6, kind="stat"),
         Panel("Turned away", "Share of all requests that Kinference answered with 429, 500 or 503 itself, for want of workers or memory.",
               "percentunit", {"": f"({by('', rejected)} or vector(0)) / {by('', everything)}"}, 6, FEW_ARE_BAD, "stat"),
-        Panel("Requests by outcome", "`failed`: a 5xx of the engine, a broken connection or a timeout. `cancelled`: the client went away.",
+        Panel("Requests by outcome", "`failed`: a 5xx of the engine, not reached or no answer in time. `cancelled`: the client went away, or an answer broke off.",
               "reqps", {"{{outcome}}": by("outcome", rate(requests, "workerset"))}, stack=True),
         Panel("Turned away by kind", "Requests that Kinference answered itself; `policy`: as a rule says.",
               "reqps", {"{{kind}}": by("kind", rate(rejections))}, stack=True),

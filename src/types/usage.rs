@@ -21,7 +21,8 @@ pub enum Outcome {
     ClientError,
     /// 5xx from the engine, a connection error, or a timeout.
     Failed,
-    /// The client or the proxy went away first.
+    /// The client or the proxy went away first. So does an answer look that its engine broke off: ext_proc only sees the
+    /// stream close.
     Cancelled,
     /// 401, 403 or 429: the client's business where a worker says so. A provider says it of us, whose credential and
     /// whose account it is. A redirection too: no inference API answers with one.
