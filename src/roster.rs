@@ -14,7 +14,7 @@ use crate::{
     config::Topology,
     fleet::{Availability, KvState, Member, Registry, Snapshot},
     load::{LoadTable, LoadView},
-    types::{Degradation, WorkerId},
+    types::{Degradation, RemovedReason, WorkerId},
 };
 
 pub use health::{Cordoned, Health, State, Why};
@@ -61,6 +61,8 @@ pub struct WorkerView {
     pub failing: bool,
     /// It has answered nothing yet: while others have, it gets a few requests at a time.
     pub warming: bool,
+    /// Why it gets no requests now, whatever they ask for; `None`: it takes some.
+    pub removed: Option<RemovedReason>,
     /// How well it is, and what is wrong with it, in words.
     pub health: Health,
     /// Its load.
@@ -124,6 +126,7 @@ impl Roster {
             availability: worker.availability,
             failing: member.failing(),
             warming: member.warming(),
+            removed: member.unavailable(),
             health: health::health(member, &view, self.mock),
             degraded: lacks.map(Degradation::label).collect(),
             kv_events,

@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use kinference::serve::proto::{
     KvState, ListWorkersRequest, ListWorkersResponse, Load, Snapshot, WatchWorkersRequest,
-    WatchWorkersResponse, Worker,
+    WatchWorkersResponse, Worker, WorkerState,
     fleet_server::{Fleet, FleetServer},
     watch_workers_response::Update,
 };
@@ -38,13 +38,19 @@ fn worker(num: u64, kv_state: KvState) -> Worker {
         kv_state: kv_state.into(),
         load: Some(load),
         gpu_blocks: num * 1000,
+        state: WorkerState::Ready.into(),
         ..Worker::default()
     }
 }
 
+fn out(state: WorkerState, wrong: &str, worker: Worker) -> Worker {
+    Worker { state: state.into(), wrong: vec![wrong.into()], ..worker }
+}
+
 fn workers() -> Vec<Worker> {
     let evicted = Worker { evicted_because: "blocks of 32 tokens".into(), ..worker(3, KvState::Evicted) };
-    vec![worker(1, KvState::Synced), worker(2, KvState::LiveOnly), evicted]
+    let evicted = out(WorkerState::Evicted, "evicted: blocks of 32 tokens", evicted);
+    vec![worker(1, KvState::Synced), Worker { warming: true, ..worker(2, KvState::LiveOnly) }, evicted]
 }
 
 #[tonic::async_trait]
@@ -65,8 +71,8 @@ impl Fleet for Canned {
     ) -> Result<Response<Self::WatchWorkersStream>, Status> {
         let updates = [
             Update::Snapshot(Snapshot { workers: workers() }),
-            Update::Changed(Worker { asleep: true, ..worker(2, KvState::Synced) }),
-            Update::Changed(Worker { cordoned: true, asleep: true, ..worker(2, KvState::Synced) }),
+            Update::Changed(out(WorkerState::Asleep, "the engine sleeps", worker(2, KvState::Synced))),
+            Update::Changed(out(WorkerState::NotReady, "not ready", worker(2, KvState::Synced))),
             Update::Removed("vllm-1".into()),
         ];
         let updates = updates.map(|update| Ok(WatchWorkersResponse { update: Some(update) }));

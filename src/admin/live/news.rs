@@ -142,6 +142,7 @@ mod tests {
             failing: false,
             cordoned: false,
             warming: false,
+            removed: None,
             health: Health { state, why },
             load: Load { in_flight, without_token, backlog_ms, queue, running, kv_usage },
             blocks: BlockCounts::default(),

@@ -5,6 +5,7 @@ use crate::{
     fleet::{Availability, KvState},
     roster::{Load, WorkerView},
     serve::proto,
+    types::RemovedReason,
 };
 
 impl From<&WorkerView> for proto::Worker {
@@ -30,7 +31,25 @@ impl From<&WorkerView> for proto::Worker {
             lower_blocks: view.blocks.lower as u64,
             cordoned: view.cordoned,
             warming: view.warming,
+            state: proto::WorkerState::from(view.removed).into(),
+            wrong: view.health.why.iter().map(ToString::to_string).collect(),
             topology: (view.topology != Topology::default()).then(|| (&view.topology).into()),
+        }
+    }
+}
+
+impl From<Option<RemovedReason>> for proto::WorkerState {
+    fn from(removed: Option<RemovedReason>) -> Self {
+        match removed {
+            None => Self::Ready,
+            Some(RemovedReason::Evicted) => Self::Evicted,
+            Some(RemovedReason::NotReady) => Self::NotReady,
+            Some(RemovedReason::Terminating) => Self::Terminating,
+            Some(RemovedReason::Cordoned) => Self::Cordoned,
+            Some(RemovedReason::Asleep) => Self::Asleep,
+            Some(RemovedReason::Failing) => Self::Failing,
+            // Those are of one request.
+            Some(_) => Self::Unspecified,
         }
     }
 }

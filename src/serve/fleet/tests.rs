@@ -40,6 +40,7 @@ fn worker(id: u64, set: &str, running: u8) -> WorkerView {
         availability: Availability::Ready,
         failing: false,
         warming: false,
+        removed: None,
         health: Health { state: State::Ok, why: Vec::new() },
         load,
         blocks: BlockCounts::default(),

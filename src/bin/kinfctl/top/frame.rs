@@ -9,8 +9,8 @@ use kinference::serve::proto::Worker;
 
 use super::fleet::Fleet;
 use crate::{
-    output::{Cell, Column, Line, Tone, layout},
-    workers::{kv_use, state},
+    output::{Cell, Column, Line, Tone, clean, layout},
+    workers::{is_up, kv_use, state, why},
 };
 
 /// Columns and lines of a screen, in characters.
@@ -54,6 +54,7 @@ pub fn lines(fleet: &Fleet, size: Size, colours: bool) -> Vec<String> {
     if left_out > 0 {
         out.push(tone(short(format!("... and {left_out} more")), Tone::Faint));
     }
+    out.extend(notes(fleet).into_iter().map(|note| tone(short(note), Tone::Faint)));
     out.truncate(size.height);
     out
 }
@@ -62,6 +63,12 @@ pub fn lines(fleet: &Fleet, size: Size, colours: bool) -> Vec<String> {
 pub fn table(fleet: &Fleet, width: Option<usize>) -> Vec<Line> {
     let rows: Vec<_> = fleet.workers.values().map(row).collect();
     layout(COLUMNS, &rows, width)
+}
+
+/// Why workers get no requests, a line each.
+pub fn notes(fleet: &Fleet) -> Vec<String> {
+    let out = fleet.workers.values().filter(|worker| !is_up(worker) && !worker.wrong.is_empty());
+    out.map(|worker| clean(&format!("{}: {}", worker.worker_id, why(worker)))).collect()
 }
 
 fn title(fleet: &Fleet) -> String {

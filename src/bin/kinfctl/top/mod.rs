@@ -73,6 +73,7 @@ async fn plain(mut watch: Watch, mut fleet: Fleet, (period, once): (Duration, bo
             },
             _ = ticks.tick() => {
                 frame::table(&fleet, None).iter().try_for_each(|line| output::text(&line.painted(false)))?;
+                frame::notes(&fleet).iter().try_for_each(|note| output::text(note))?;
                 if once {
                     return Ok(());
                 }

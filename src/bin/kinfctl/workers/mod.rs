@@ -2,7 +2,7 @@
 
 mod show;
 
-pub use show::{is_up, kv_use, state};
+pub use show::{is_up, kv_use, state, why};
 
 use anyhow::{anyhow, bail};
 use kinference::serve::proto::{

@@ -1,6 +1,6 @@
 //! Workers as people and programs see them: the cells of a table, and an object with the names of the API.
 
-use kinference::serve::proto::{KvState, Load, Topology, Worker};
+use kinference::serve::proto::{KvState, Load, Topology, Worker, WorkerState};
 use serde_json::{Value, json};
 
 use crate::output::{Cell, Column, Shape, Tone};
@@ -17,6 +17,7 @@ pub const WORKERS: Shape<Worker> = Shape {
         Column::right("QUEUE"),
         Column::right("RUNNING"),
         Column::right("KV USE"),
+        Column::left("WHY"),
     ],
     row,
     object,
@@ -34,6 +35,7 @@ pub const CHANGES: &[Column] = &[
     Column::right("QUEUE"),
     Column::right("RUNNING"),
     Column::right("KV USE"),
+    Column::left("WHY"),
 ];
 
 fn row(worker: &Worker) -> Vec<Cell> {
@@ -49,30 +51,35 @@ fn row(worker: &Worker) -> Vec<Cell> {
         load.queue.into(),
         load.running.into(),
         kv_use(&load),
+        why(worker).into(),
     ]
 }
 
 /// Whether it takes requests.
 pub fn is_up(worker: &Worker) -> bool {
-    against(worker).is_none()
+    worker.state() == WorkerState::Ready
 }
 
 /// Whether it takes requests, and if not, why.
 pub fn state(worker: &Worker) -> Cell {
-    let (name, tone) = against(worker).unwrap_or(("up", Tone::Good));
-    Cell::toned(name, tone)
+    let tone = match worker.state() {
+        WorkerState::Ready if worker.warming => return Cell::toned("warming", Tone::Warning),
+        WorkerState::Ready => return Cell::toned("up", Tone::Good),
+        WorkerState::Evicted | WorkerState::NotReady | WorkerState::Failing => Tone::Bad,
+        WorkerState::Terminating | WorkerState::Cordoned | WorkerState::Asleep => Tone::Warning,
+        WorkerState::Unspecified => Tone::Faint,
+    };
+    Cell::toned(state_name(worker), tone)
 }
 
-/// What keeps it from taking requests.
-fn against(worker: &Worker) -> Option<(&'static str, Tone)> {
-    let all = [
-        (!worker.evicted_because.is_empty(), "evicted", Tone::Bad),
-        (worker.terminating, "terminating", Tone::Warning),
-        (worker.cordoned, "cordoned", Tone::Warning),
-        (worker.asleep, "asleep", Tone::Warning),
-        (worker.failing, "failing", Tone::Bad),
-    ];
-    all.into_iter().find(|(holds, _, _)| *holds).map(|(_, name, tone)| (name, tone))
+/// What is wrong with it, in words.
+pub fn why(worker: &Worker) -> String {
+    worker.wrong.join("; ")
+}
+
+/// `ready`, `not_ready`, ...
+fn state_name(worker: &Worker) -> String {
+    worker.state().as_str_name().trim_start_matches("WORKER_STATE_").to_lowercase()
 }
 
 /// Use of the KV cache, in percent.
@@ -102,6 +109,8 @@ fn object(worker: &Worker) -> Value {
         "endpoint": worker.endpoint,
         "models": worker.models,
         "engine": worker.engine,
+        "state": state_name(worker),
+        "wrong": worker.wrong,
         "kv_state": kv_events(worker).0,
         "evicted_because": worker.evicted_because,
         "cordoned": worker.cordoned,
@@ -146,5 +155,23 @@ fn topology(place: &Topology) -> Value {
 fn drop_unknown(object: &mut Value) {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null() && value != "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_is_documented() {
+        let doc = include_str!("../../../../docs/kinfctl.md");
+        let row = doc.lines().find(|line| line.starts_with("| STATE |")).unwrap();
+        let states = (0..).map_while(|number| WorkerState::try_from(number).ok());
+        let warming = Worker { state: WorkerState::Ready.into(), warming: true, ..Worker::default() };
+        let all = states.map(|state| Worker { state: state.into(), ..Worker::default() });
+        for worker in all.chain([warming]) {
+            let shown = crate::output::Line(vec![state(&worker)]).painted(false);
+            assert!(row.contains(&format!("`{shown}`")), "{shown} is not in {row}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a screen shows.
 
-use kinference::serve::proto::{Load, Snapshot, Worker, watch_workers_response::Update};
+use kinference::serve::proto::{Load, Snapshot, Worker, WorkerState, watch_workers_response::Update};
 
 use super::{super::fleet::Told, *};
 
@@ -18,6 +18,7 @@ fn worker(num: u64) -> Worker {
         worker_num: num,
         models: vec!["meta-llama/Llama-3.3-70B-Instruct".into(), "adapter".into()],
         gpu_blocks: 12_345,
+        state: WorkerState::Ready.into(),
         load: Some(load),
         ..Worker::default()
     }
@@ -38,7 +39,9 @@ const SCREEN: Size = Size { width: 80, height: 24 };
 #[test]
 fn a_screen_of_80_columns_shows_it_all() {
     let mut fleet = fleet(2);
-    fleet.told(told(Update::Changed(Worker { evicted_because: "x".into(), ..worker(2) })));
+    let wrong = vec!["evicted: block_size 32".to_owned(), "1 failure in a row".to_owned()];
+    let gone = Worker { state: WorkerState::Evicted.into(), wrong, ..worker(2) };
+    fleet.told(told(Update::Changed(gone)));
     let wanted = [
         "127.0.0.1:9002  1 of 2 up, queue 4, running 24, in flight 6   q quits",
         "",
@@ -53,6 +56,7 @@ fn a_screen_of_80_columns_shows_it_all() {
     );
     assert!(lines[3].contains("  up ") && lines[4].contains("  evicted "), "{lines:#?}");
     assert!(lines[3].ends_with(" 2   12     67%       3      812   12345"), "{lines:#?}");
+    assert_eq!(lines[5], "vllm-llama-70b-2: evicted: block_size 32; 1 failure in a row");
 }
 
 #[test]
