@@ -36,15 +36,15 @@ struct FoundSet {
 impl FleetWriter {
     /// A writer of `registry`. Call once: it registers metrics.
     pub fn new(registry: Arc<Registry>, metrics: &Metrics) -> Self {
-        let changes = metrics.counters(
+        let changes = metrics.counters_from_zero(
             "kinference_fleet_changes_total",
             "Workers added and removed by discovery, and descriptions of worker sets that were refused.",
-            &["change"],
+            ("change", &["added", "removed", "refused"]),
         );
-        let files = metrics.counters(
+        let files = metrics.counters_from_zero(
             "kinference_workers_file_reloads_total",
             "Workers files that were taken over, at the start and when they changed, and those that could not be used.",
-            &["outcome"],
+            ("outcome", &["applied", "refused"]),
         );
         Self { registry, changes, files, found: Arc::default() }
     }

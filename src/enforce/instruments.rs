@@ -67,28 +67,23 @@ pub(super) struct Instruments {
 
 impl Instruments {
     pub(super) fn new(metrics: &Metrics) -> Self {
-        let instruments = Self {
+        Self {
             resources: metrics.gauges(
                 "kinference_policy_resources",
                 "Resources of policies, by kind and by where they stand.",
                 &["kind", "standing"],
             ),
-            changes: metrics.counters(
+            changes: metrics.counters_from_zero(
                 "kinference_policy_changes_total",
                 "Changes of policies, by what became of them.",
-                &["outcome"],
+                ("outcome", &[Change::Applied, Change::Refused].map(Change::label)),
             ),
             changed: metrics.gauges(
                 "kinference_policy_last_change_timestamp_seconds",
                 "When the policies in force changed, in seconds since 1970.",
                 &[],
             ),
-        };
-        // There from the start, so that a first refusal is a change that can be seen.
-        for change in [Change::Applied, Change::Refused] {
-            instruments.changes.with_label_values(&[change.label()]);
         }
-        instruments
     }
 
     pub(super) fn count(&self, change: Change) {

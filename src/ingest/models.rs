@@ -47,8 +47,11 @@ pub struct ModelsPoller {
 impl ModelsPoller {
     /// Polls every `refresh`. Call once: it registers metrics.
     pub fn new(client: Client, refresh: Duration, metrics: &Metrics) -> Self {
-        let results =
-            metrics.counters("kinference_models_polls_total", "Polls of /v1/models, by result.", &["result"]);
+        let results = metrics.counters_from_zero(
+            "kinference_models_polls_total",
+            "Polls of /v1/models, by result.",
+            ("result", &["ok", "failed"]),
+        );
         Self { client, refresh, results }
     }
 

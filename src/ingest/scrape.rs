@@ -56,10 +56,10 @@ struct Memory {
 impl Scraper {
     /// Scrapes every `poll` into `load`. Call once: it registers metrics.
     pub fn new(client: Client, load: Arc<LoadTable>, (poll, metrics): (Duration, &Metrics)) -> Self {
-        let results = metrics.counters(
+        let results = metrics.counters_from_zero(
             "kinference_scrapes_total",
             "Scrapes of engine metrics, by result.",
-            &["result"],
+            ("result", &["ok", "no_series", "timeout", "transport", "status", "too_large"]),
         );
         Self { client, load, poll, results }
     }

@@ -75,6 +75,18 @@ impl Metrics {
         self.family(name, IntCounterVec::new(Opts::new(name, help), labels))
     }
 
+    /// A counter family of one label, whose `values` are there from the start at zero: else the first event is no increase.
+    pub fn counters_from_zero(
+        &self,
+        name: &str,
+        help: &str,
+        (label, values): (&str, &[&str]),
+    ) -> IntCounterVec {
+        let family = self.counters(name, help, &[label]);
+        values.iter().for_each(|value| drop(family.with_label_values(&[value])));
+        family
+    }
+
     /// A gauge family with those labels.
     pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
         self.family(name, IntGaugeVec::new(Opts::new(name, help), labels))
@@ -131,15 +143,18 @@ mod tests {
         metrics.counters("kinference_test_total", "A test.", &["kind"]).with_label_values(&["a"]).inc();
         assert!(metrics.render().contains("kinference_test_total{kind=\"a\"} 1"));
         metrics.histograms("kinference_test_seconds", "Another.", (&[], &[1.0]));
+        metrics.counters_from_zero("kinference_zero_total", "One more.", ("kind", &["b"]));
+        assert!(metrics.render().contains("kinference_zero_total{kind=\"b\"} 0"));
         let family = |name: &str, kind, labels: &[&str]| Family {
             name: name.into(),
             kind,
             labels: labels.iter().map(ToString::to_string).collect(),
         };
-        let both = [
+        let all = [
             family("kinference_test_total", "counter", &["kind"]),
             family("kinference_test_seconds", "histogram", &[]),
+            family("kinference_zero_total", "counter", &["kind"]),
         ];
-        assert_eq!(metrics.families(), both);
+        assert_eq!(metrics.families(), all);
     }
 }

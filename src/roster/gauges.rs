@@ -103,7 +103,8 @@ impl Collector for Gauges {
                     .set(i64::try_from(blocks).unwrap_or(i64::MAX));
             }
         }
-        self.sets.show(fleet.values());
+        let described = self.roster.registry.described();
+        self.sets.show(described.sets.iter().chain(&described.awaited), fleet.values());
         self.all().into_iter().flat_map(Collector::collect).collect()
     }
 }
@@ -128,11 +129,16 @@ impl Sets {
         self.kv_events.reset();
     }
 
-    fn show<'a>(&self, members: impl Iterator<Item = &'a Arc<Member>>) {
-        let (mut states, mut kv_events) = (BTreeMap::new(), BTreeMap::new());
+    /// Of every set that is `known`, be it that it has no workers: none that is ready is a number too.
+    fn show<'a>(
+        &self,
+        known: impl Iterator<Item = &'a Arc<str>>,
+        members: impl Iterator<Item = &'a Arc<Member>>,
+    ) {
+        let mut states: BTreeMap<_, i64> = known.map(|set| ((&**set, READY), 0)).collect();
+        let mut kv_events: BTreeMap<_, i64> = BTreeMap::new();
         for member in members {
             let set = &*member.worker.set.name;
-            // None that is ready is a number too.
             states.entry((set, READY)).or_default();
             *states.entry((set, member.unavailable().map_or(READY, |why| why.label()))).or_default() += 1;
             *kv_events.entry((set, member.status.kv.load().label())).or_default() += 1;

@@ -57,21 +57,25 @@ impl KvMetrics {
             undecodable: one("kinference_kv_undecodable_total", "KV-event messages that could not be read."),
             gaps: one("kinference_kv_gaps_total", "Holes found in the numbers of live KV events."),
             restarts: one("kinference_kv_restarts_total", "Engines seen to number KV events anew."),
-            evictions: metrics.counters(
+            evictions: metrics.counters_from_zero(
                 "kinference_kv_evictions_total",
                 "Workers evicted for what their KV events say, by reason.",
-                &["reason"],
+                ("reason", &["block_size"]),
             ),
             skipped: metrics.counters(
                 "kinference_kv_events_skipped_total",
                 "KV events not read.",
                 &["reason"],
             ),
-            replays: metrics.counters("kinference_kv_replays_total", "KV-event replays.", &["outcome"]),
-            asks: metrics.counters(
+            replays: metrics.counters_from_zero(
+                "kinference_kv_replays_total",
+                "KV-event replays.",
+                ("outcome", &["completed", "failed", "timed_out"]),
+            ),
+            asks: metrics.counters_from_zero(
                 "kinference_kv_source_asks_total",
                 "Engines asked where they publish KV events, by outcome.",
-                &["outcome"],
+                ("outcome", &["found", "silent", "too_old", "failed", "refused"]),
             ),
         };
         // Shown from the start, at zero.

@@ -116,10 +116,10 @@ impl Gauges {
                     &[],
                 )
                 .with_label_values(&[] as &[&str]),
-            changes: metrics.counters(
+            changes: metrics.counters_from_zero(
                 "kinference_kubernetes_leader_changes_total",
                 "How often this replica began and ceased to lead.",
-                &["to"],
+                ("to", &["leading", "following"]),
             ),
             errors: Errors::new(
                 metrics,

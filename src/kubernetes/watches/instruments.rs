@@ -22,6 +22,8 @@ pub(super) enum Restart {
 }
 
 impl Restart {
+    const ALL: [Self; 3] = [Self::Ended, Self::Expired, Self::Failed];
+
     fn label(self) -> &'static str {
         match self {
             Self::Ended => "ended",
@@ -42,10 +44,10 @@ impl Instruments {
     pub(super) fn new(metrics: &Metrics) -> Self {
         Self {
             errors: Errors::new(metrics, "kinference_kubernetes_watch_errors_total", "Lists and watches that failed, by verb and kind of failure."),
-            restarts: metrics.counters(
+            restarts: metrics.counters_from_zero(
                 "kinference_kubernetes_watch_restarts_total",
                 "Watches that began anew: ended by the API server as usual, their version forgotten, or failed.",
-                &["cause"],
+                ("cause", &Restart::ALL.map(Restart::label)),
             ),
         }
     }

@@ -44,6 +44,15 @@ impl Instruments {
         }
     }
 
+    /// A policy names it: what is counted of it begins at zero.
+    pub(super) fn begin(&self, provider: &Arc<str>) {
+        self.in_flight.with_label_values(&[provider]);
+        self.set_aside.with_label_values(&[provider]);
+        Outcome::ALL
+            .iter()
+            .for_each(|outcome| drop(self.calls.with_label_values(&[provider, outcome.label()])));
+    }
+
     pub(super) fn in_flight(&self, provider: &Arc<str>, count: u32) {
         self.in_flight.with_label_values(&[provider]).set(count.into());
     }

@@ -117,10 +117,17 @@ impl Providers {
         }
     }
 
-    /// Forgets all but these, each a provider and what it calls a model. What is in flight is counted to its end.
+    /// These are known from now on, and all others forgotten; each a provider and what it calls a model. What is in flight is counted to its end.
     pub fn keep(&self, named: &BTreeSet<(Arc<str>, Arc<str>)>) {
         let is_named = |provider: &str| named.iter().any(|(name, _)| **name == *provider);
-        self.books.lock().retain(|provider, books| {
+        let mut all = self.books.lock();
+        for (provider, _) in named {
+            all.entry(provider.clone()).or_insert_with(|| {
+                self.instruments.begin(provider);
+                Books::default()
+            });
+        }
+        all.retain(|provider, books| {
             books.left = !is_named(provider);
             books.learnt.retain(|model, _| named.contains(&(provider.clone(), model.clone())));
             let kept = !books.left || books.in_flight > 0;

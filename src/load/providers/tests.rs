@@ -197,3 +197,15 @@ async fn one_that_never_answers_is_set_aside_by_those_who_waited() {
     assert!(!site.view().takes_requests);
     assert_eq!(site.view().set_aside.map(|aside| aside.fault), Some(Fault::Silent));
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_a_policy_names_is_counted_from_zero() {
+    let site = Site::new();
+    let named =
+        |names: &[&Arc<str>]| names.iter().map(|name| ((*name).clone(), site.model.clone())).collect();
+    site.table.keep(&named(&[&site.provider]));
+    assert!(site.has("kinference_provider_set_aside{provider=\"ns/cloud\"} 0"));
+    assert!(site.has("kinference_provider_calls_total{outcome=\"failed\",provider=\"ns/cloud\"} 0"));
+    site.table.keep(&named(&[]));
+    assert!(!site.has("ns/cloud"), "what no policy names has no series");
+}

@@ -117,10 +117,11 @@ impl Fate {
 impl LogMetrics {
     fn new(metrics: &Metrics) -> Self {
         let help = "Lines of the decision log, by what became of them: `dropped` because too many waited.";
-        let lines = metrics.counters("kinference_decision_log_lines_total", help, &["result"]);
-        for fate in [Fate::Written, Fate::Dropped, Fate::Failed] {
-            lines.with_label_values(&[fate.label()]);
-        }
+        let lines = metrics.counters_from_zero(
+            "kinference_decision_log_lines_total",
+            help,
+            ("result", &[Fate::Written, Fate::Dropped, Fate::Failed].map(Fate::label)),
+        );
         Self { lines }
     }
 

@@ -35,10 +35,11 @@ pub(super) struct TraceMetrics {
 impl TraceMetrics {
     pub fn new(metrics: &Metrics) -> Self {
         let help = "Spans, by what became of them: `dropped` because too many waited.";
-        let spans = metrics.counters("kinference_traces_spans_total", help, &["result"]);
-        for fate in Fate::ALL {
-            spans.with_label_values(&[fate.label()]);
-        }
+        let spans = metrics.counters_from_zero(
+            "kinference_traces_spans_total",
+            help,
+            ("result", &Fate::ALL.map(Fate::label)),
+        );
         Self { spans }
     }
 

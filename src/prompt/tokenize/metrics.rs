@@ -45,6 +45,8 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
+    const ALL: [Self; 4] = [Self::Equal, Self::Different, Self::Failed, Self::Skipped];
+
     const fn label(self) -> &'static str {
         match self {
             Self::Equal => "equal",
@@ -75,10 +77,10 @@ impl TokenizeMetrics {
                 "Time to tokenize one prompt, by what made the tokens.",
                 (&["means"], &BUCKETS),
             ),
-            comparisons: metrics.counters(
+            comparisons: metrics.counters_from_zero(
                 "kinference_tokenize_comparisons_total",
                 "Local token ids checked against the engine's, by how the check ended.",
-                &["outcome"],
+                ("outcome", &Comparison::ALL.map(Comparison::label)),
             ),
         }
     }

@@ -117,6 +117,16 @@ async fn who_takes_requests_is_told_and_who_left_is_not_there() {
 }
 
 #[tokio::test]
+async fn a_set_without_workers_has_none_that_is_ready() {
+    let (roster, metrics) = fleet(vec![]);
+    roster.registry.await_set(&"later".into());
+    let none = |set| format!(r#"kinference_workers{{state="ready",workerset="{set}"}} 0"#);
+    shows(&metrics, &[&none("s"), &none("later")]);
+    roster.registry.remove_set("s");
+    assert!(!metrics.render().contains(r#"workerset="s""#));
+}
+
+#[tokio::test]
 #[ignore = "measures; run it by hand, on a release build"]
 #[expect(clippy::print_stderr, reason = "what it measured")]
 async fn a_large_fleet_is_rendered_in_a_moment() {

@@ -52,15 +52,15 @@ impl Tls {
             Some(TlsIdentity::Files { .. }) => None,
         };
         let applied = Material::read(config, own.as_ref()).await?;
-        let handshakes = metrics.counters(
+        let handshakes = metrics.counters_from_zero(
             "kinference_tls_handshakes_total",
             "TLS handshakes of the gRPC listener, by how they ended.",
-            &["outcome"],
+            ("outcome", &["done", "failed", "timeout"]),
         );
-        let reloads = metrics.counters(
+        let reloads = metrics.counters_from_zero(
             "kinference_tls_reloads_total",
             "Changed TLS files that were taken over, and those that could not be used.",
-            &["outcome"],
+            ("outcome", &["applied", "refused"]),
         );
         let tls = Self {
             current: Arc::new(ArcSwap::from_pointee(applied.server_config(config)?)),
