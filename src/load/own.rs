@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Claim, LoadSample,
+    Ahead, Claim, LoadSample,
     backlog::{Backlog, RequestId, Ticket},
 };
 use crate::types::SequenceHash;
@@ -74,7 +74,8 @@ impl Books {
     /// A new request was dispatched to the worker.
     pub(super) fn add(&mut self, id: RequestId, claim: Claim, now: Instant) {
         self.advance(now);
-        let ticket = claim.work_ms.map(|ms| self.backlog.push(id, work(ms), (claim.streamed, now)));
+        let ticket =
+            claim.work_ms.map(|ms| self.backlog.push(id, (work(ms), claim.prefill), (claim.streamed, now)));
         self.untracked += u32::from(ticket.is_none());
         self.without_token += 1;
         if let Some(keys) = &claim.keys {
@@ -162,6 +163,11 @@ impl Books {
     pub(super) fn backlog_ms(&self, now: Instant) -> f64 {
         // Whole nanoseconds stay far below 2^53 for any sum that means something.
         self.backlog.left(now).as_nanos() as f64 / 1e6
+    }
+
+    /// The same, in the units that work is computed from.
+    pub(super) fn ahead(&self, now: Instant) -> Ahead {
+        self.backlog.ahead(now)
     }
 
     /// The most leading blocks that `keys` shares with a request that still prefills; never below `least`. In blocks.

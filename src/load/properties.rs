@@ -110,7 +110,7 @@ impl Run {
     async fn apply(&mut self, step: Step) {
         match step {
             Step::Reserve { worker, work, streamed } => {
-                let claim = Claim { work_ms: work.map(|w| w as f64), keys: None, streamed };
+                let claim = Claim { work_ms: work.map(|w| w as f64), streamed, ..Claim::default() };
                 let reservation = self.table.lock().reserve(WorkerId(worker), claim);
                 self.held.push((self.made, work, reservation));
                 self.model.all.push(Known { id: self.made, worker, left: work, streamed, prefills: true });
@@ -194,7 +194,7 @@ fn ten_thousand_reservations_under_threads_leave_zero() {
                 let mut held = Vec::new();
                 for _ in 0..1250 {
                     let work_ms = random.random_bool(0.8).then(|| random.random_range(0.0..0.1));
-                    let claim = Claim { work_ms, keys: None, streamed: random.random() };
+                    let claim = Claim { work_ms, streamed: random.random(), ..Claim::default() };
                     let worker = WorkerId(random.random_range(0..WORKERS));
                     held.push(table.lock().reserve(worker, claim));
                     let at = random.random_range(0..held.len());

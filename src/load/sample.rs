@@ -2,6 +2,7 @@
 //!
 //! Invariant: every number here is finite and not negative, whatever an engine published.
 
+use super::Ahead;
 use crate::types::Degradation;
 
 /// More requests than any engine holds: what an engine claims beyond it is cut off.
@@ -83,6 +84,8 @@ pub struct LoadView {
     pub own_in_flight: u32,
     /// Prefill work left of own requests without a token, drained by the time since the head became head.
     pub backlog_ms: f64,
+    /// The same requests, in the units that their work is computed from.
+    pub ahead: Ahead,
     /// Requests running: scraped, without own that ended since that scrape, and own dispatched since (all own
     /// where there was none).
     pub running: f64,

@@ -9,7 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 use prometheus::IntCounterVec;
 use tokio::time::Instant;
 
-use super::{Freshness, LoadSample, LoadView, Providers, backlog::RequestId, own::Books, own::Scrape};
+use super::{
+    Freshness, LoadSample, LoadView, Prefill, Providers, backlog::RequestId, own::Books, own::Scrape,
+};
 use crate::{
     observe::Metrics,
     types::{BlockKeys, SequenceHash, WorkerId},
@@ -25,6 +27,8 @@ pub const POLLS_KEPT: u32 = 5;
 pub struct Claim {
     /// Predicted prefill work in milliseconds; `None` for a load-only pick.
     pub work_ms: Option<f64>,
+    /// What that work is computed from.
+    pub prefill: Prefill,
     /// Block keys of its prompt, where they are known.
     pub keys: Option<Arc<[SequenceHash]>>,
     /// The answer comes as a stream, so its first token is seen.
@@ -198,6 +202,7 @@ impl Pick<'_> {
             own_without_token: books.without_token,
             own_in_flight: books.in_flight(),
             backlog_ms: books.backlog_ms(self.now),
+            ahead: books.ahead(self.now),
             running: scraped.running + f64::from(books.since_scrape),
             kv_usage: scraped.kv_usage,
         }

@@ -19,7 +19,7 @@ fn table() -> Arc<LoadTable> {
 }
 
 fn streamed(work_ms: f64) -> Claim {
-    Claim { work_ms: Some(work_ms), keys: None, streamed: true }
+    Claim { work_ms: Some(work_ms), streamed: true, ..Claim::default() }
 }
 
 fn whole(work_ms: f64) -> Claim {
@@ -27,7 +27,7 @@ fn whole(work_ms: f64) -> Claim {
 }
 
 fn unknown() -> Claim {
-    Claim { work_ms: None, keys: None, streamed: true }
+    Claim { streamed: true, ..Claim::default() }
 }
 
 fn keys(of: &[u64]) -> Arc<[SequenceHash]> {

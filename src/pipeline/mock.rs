@@ -26,7 +26,7 @@ pub(super) fn choose(
     let chosen = usize::try_from(hash.digest() % u64::try_from(field.seats.len()).ok()?).ok()?;
     let seat = field.seats.get(chosen)?;
     let winner = seat.member()?.clone();
-    let claim = Claim { work_ms: None, keys: None, streamed: subject.token_is_seen };
+    let claim = Claim { streamed: subject.token_is_seen, ..Claim::default() };
     let reservation = pipeline.rooms.load.lock().reserve(winner.worker.id, claim);
     let decision = Decision {
         model: subject.model.clone(),

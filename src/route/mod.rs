@@ -1,5 +1,6 @@
 //! Predict, pick, replicate: candidates in, a choice out. Pure: no clock, no locks, randomness passed in.
 
+pub mod calibrate;
 mod eligible;
 mod pick;
 mod predict;

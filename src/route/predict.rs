@@ -4,7 +4,7 @@
 
 use crate::{
     config::PredictorConfig,
-    load::LoadView,
+    load::{LoadView, Prefill},
     types::{Overlap, Prediction},
 };
 
@@ -23,11 +23,11 @@ pub struct Cost<'a> {
     pub load: &'a LoadView,
 }
 
-/// Prefill work of `uncached` blocks of a prompt of `blocks`: attention of new blocks over all blocks.
-pub fn prefill_work_ms(predictor: &PredictorConfig, uncached: f64, blocks: f64) -> f64 {
+/// Prefill work: of each uncached block, and of its attention over all blocks of its prompt.
+pub fn prefill_work_ms(predictor: &PredictorConfig, prefill: Prefill) -> f64 {
     term(
-        predictor.attention_uncached_block_ms * uncached
-            + predictor.attention_uncached_per_every_block_ms * uncached * blocks,
+        predictor.attention_uncached_block_ms * prefill.uncached
+            + predictor.attention_uncached_per_every_block_ms * prefill.products,
     )
 }
 
@@ -44,12 +44,13 @@ pub fn predict(cost: Cost<'_>) -> Prediction {
     let when = |on: bool, ms: f64| if on { term(ms) } else { 0.0 };
     let mut out = Prediction {
         ttft_ms: 0.0,
+        calibrated: false,
         base_ms: term(p.base_ms),
         forward_pass_ms: when(load.running > 0.0, p.forward_pass_ms),
         backlog_ms: term(p.backlog_weight * load.backlog_ms),
         queue_ms: term(p.queue_ms_per_entry * queue),
-        prefill_ms: prefill_work_ms(p, blocks - cached, blocks),
-        running_ms: running_penalty_ms(p, load.running),
+        prefill_ms: prefill_work_ms(p, Prefill::of(blocks - cached, blocks)),
+        running_ms: term(p.q_running_penalty_peak_ms * running_share(p, load.running)),
         cache_pressure_ms: when(
             saturated,
             p.cache_pressure_penalty_ms * (usage - threshold) / (1.0 - threshold),
@@ -97,17 +98,16 @@ fn queue(p: &PredictorConfig, load: &LoadView) -> f64 {
     load.queue.max(0.0) + f64::from(own.saturating_sub(p.inflight_concurrent_capacity))
 }
 
-/// 0 at no running request, linear to the peak, linear back to 0 at the falloff.
-fn running_penalty_ms(p: &PredictorConfig, running: f64) -> f64 {
+/// Height of the penalty for running requests: 0 at none, linear to 1 at the peak, linear back to 0 at the falloff.
+pub(super) fn running_share(p: &PredictorConfig, running: f64) -> f64 {
     let (peak, falloff) = (f64::from(p.q_running_penalty_peak_qr), f64::from(p.q_running_penalty_falloff_qr));
-    let share = if running <= 0.0 || running >= falloff.max(peak) && running > peak {
+    if running <= 0.0 || running >= falloff.max(peak) && running > peak {
         0.0
     } else if running <= peak {
         running / peak
     } else {
         (falloff - running) / (falloff - peak)
-    };
-    term(p.q_running_penalty_peak_ms * share)
+    }
 }
 
 /// Far above any real latency, far below where f64 loses whole milliseconds.

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::{
     config::{PickerConfig, PredictorConfig},
+    load::Prefill,
     types::{BlockKeys, Candidate, SequenceHash},
 };
 
@@ -87,7 +88,7 @@ pub fn replica(
     let cold = ranked.iter().position(|c| !warm(&c))?;
     let slower = ranked[cold].prediction.ttft_ms - ranked[0].prediction.ttft_ms;
     let hot = hot as f64;
-    let warming = prefill_work_ms(predictor, hot, ranked[cold].prediction.blocks.max(hot));
+    let warming = prefill_work_ms(predictor, Prefill::of(hot, ranked[cold].prediction.blocks.max(hot)));
     // Of two idle workers the cold one is slower by exactly that, but for rounding.
     (slower <= warming * (1.0 + 1e-9)).then_some(cold)
 }

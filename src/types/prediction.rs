@@ -5,6 +5,9 @@
 pub struct Prediction {
     /// The prediction: the sum of the terms below.
     pub ttft_ms: f64,
+    /// Made with coefficients that were fitted to observations, not with the configured ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub calibrated: bool,
     /// `base_ms`.
     pub base_ms: f64,
     /// `forward_pass_ms`, when the worker runs anything.
@@ -35,4 +38,11 @@ pub struct Prediction {
     pub running: f64,
     /// KV-cache use, 0..=1.
     pub kv_usage: f64,
+}
+
+impl Prediction {
+    /// U: blocks of the prompt that are to be prefilled.
+    pub fn uncached_blocks(&self) -> f64 {
+        (self.blocks - self.cached_blocks).max(0.0)
+    }
 }

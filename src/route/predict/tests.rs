@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::load::Freshness;
+use crate::load::{Ahead, Freshness};
 
 fn idle() -> LoadView {
     LoadView {
@@ -16,6 +16,7 @@ fn idle() -> LoadView {
         backlog_ms: 0.0,
         running: 0.0,
         kv_usage: 0.0,
+        ahead: Ahead::default(),
     }
 }
 

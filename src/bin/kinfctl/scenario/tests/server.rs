@@ -73,7 +73,7 @@ impl Server {
             self.site.registry.get(id).unwrap().status.models.store(Some(Arc::new(cards)));
             self.site.store(id.0, 0..worker.cached * BLOCK).await;
             for (work, has_token) in &worker.own {
-                let claim = Claim { work_ms: Some(f64::from(*work)), keys: None, streamed: true };
+                let claim = Claim { work_ms: Some(f64::from(*work)), streamed: true, ..Claim::default() };
                 let mut held = self.site.load.lock().reserve(id, claim);
                 if *has_token {
                     held.first_token();
