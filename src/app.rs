@@ -203,6 +203,7 @@ impl App {
         let pipeline = self.pipeline();
         let policies = self.spawn_policies((desk, &pipeline), &mut tasks).await?;
         let in_force = pipeline.policies().clone();
+        let calibrations = pipeline.calibrations().clone();
         self.spawn_upkeep(&mut tasks);
         mem::take(&mut self.telling).spawn(&mut tasks);
         let (ready, is_ready) = watch::channel(false);
@@ -222,6 +223,7 @@ impl App {
             let admin = Admin {
                 roster,
                 decisions: self.decisions,
+                calibrations,
                 metrics: self.metrics,
                 draining: draining.clone(),
                 policies_known: policies.known,

@@ -33,6 +33,7 @@ use crate::{
     fleet::{Besides, Readiness, readiness},
     kubernetes::{WatchReport, WatchState, Watches},
     observe::{Decisions, LogFilter, Metrics},
+    pipeline::Calibrations,
     roster::Roster,
 };
 
@@ -45,6 +46,8 @@ pub struct Admin {
     pub roster: Roster,
     /// The latest decisions.
     pub decisions: Arc<Decisions>,
+    /// What is learnt of how long engines take.
+    pub calibrations: Arc<Calibrations>,
     /// Everything registered.
     pub metrics: Metrics,
     /// Set once SIGTERM came: not ready any more.
@@ -80,6 +83,7 @@ pub async fn run(listener: TcpListener, admin: Arc<Admin>) -> std::io::Result<In
         .route("/readyz", get(readyz))
         .route("/livez", get(|| async { Json(serde_json::json!({"alive": true})) }))
         .route("/api/fleet", get(fleet_snapshot))
+        .route("/api/calibration", get(calibration))
         .route("/api/decisions", get(decisions::latest))
         .route("/api/decisions/{*request_id}", get(decisions::of_request))
         .route("/api/events", get(live::events))
@@ -129,4 +133,8 @@ fn behind(watch: &WatchReport) -> Option<String> {
 
 async fn fleet_snapshot(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     Json(serde_json::json!({ "workers": admin.roster.workers() }))
+}
+
+async fn calibration(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
+    Json(admin.calibrations.learnt())
 }

@@ -35,7 +35,7 @@ pub use leader_election::LeaderElectionConfig;
 pub use load::{load_workers, parse_workers};
 pub use metrics::{MetricsConfig, TenantLabels};
 pub use policy::{BodyMetadata, PolicyConfig};
-pub use profile::{PickerConfig, PredictorConfig, Profile, TokenizeMode};
+pub use profile::{Calibration, PickerConfig, PredictorConfig, Profile, TokenizeMode};
 pub use rate_limit::RateLimitConfig;
 pub use report::{ConfigError, ConfigErrors, Loaded, Problem, Warnings};
 pub use server::{BodyLimits, Config};

@@ -24,6 +24,21 @@ const TOKENIZE_MODES: Choice<TokenizeMode> = Choice(&[
     ("http", TokenizeMode::Render),
 ]);
 
+/// Whether coefficients are fitted to the times to first token that are observed, and what with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Calibration {
+    /// Nothing is learnt.
+    Off,
+    /// Learnt and shown; predictions are made with the configured coefficients.
+    #[default]
+    Shadow,
+    /// Predictions are made with what is learnt.
+    On,
+}
+
+const CALIBRATIONS: Choice<Calibration> =
+    Choice(&[("off", Calibration::Off), ("shadow", Calibration::Shadow), ("on", Calibration::On)]);
+
 /// A named way of tokenizing, predicting and picking, shared by worker sets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
@@ -81,6 +96,8 @@ pub struct PredictorConfig {
     pub backlog_weight: f64,
     /// Own addition: credit of a block that is only on a lower storage tier.
     pub lower_tier_credit: f64,
+    /// Own addition: fit the coefficients to what is observed.
+    pub calibration: Calibration,
 }
 
 impl Default for PredictorConfig {
@@ -101,6 +118,7 @@ impl Default for PredictorConfig {
             expected_overlap_alpha: 1.0,
             backlog_weight: 1.0,
             lower_tier_credit: 0.5,
+            calibration: Calibration::default(),
         }
     }
 }
@@ -124,6 +142,7 @@ impl PredictorConfig {
         keys.key("expected_overlap_alpha", FRACTION, &mut self.expected_overlap_alpha);
         keys.key("backlog_weight", COEFFICIENT, &mut self.backlog_weight);
         keys.key("lower_tier_credit", FRACTION, &mut self.lower_tier_credit);
+        keys.key("calibration", CALIBRATIONS, &mut self.calibration);
     }
 }
 

@@ -5,14 +5,18 @@ use tokio::time::Instant;
 use crate::{
     config::PickerConfig,
     fleet::Member,
-    load::{Claim, LoadView, Pick, Providers},
+    load::{Claim, LoadView, Pick, Prefill, Providers},
     policy::eval::Provider,
-    route::{Choice, Cost, Demand, assume_worst, held_back, pick, predict, predict_provider, rank, replica},
+    route::{
+        Choice, Cost, Demand, assume_worst, calibrate::predict_calibrated, held_back, pick, predict,
+        predict_provider, rank, replica,
+    },
     types::{Candidate, Decision, Degradation, ErrorKind, Overlap, Rejection, RemovedReason, Stage},
 };
 
 use super::{
-    Field, Incoming, Pipeline, Placement, Subject,
+    Calibrations, Field, Incoming, Pipeline, Placement, Subject,
+    calibration::{About, Lesson},
     clock::Clock,
     field::{self, Seat, Who},
     no_worker,
@@ -49,8 +53,7 @@ pub(super) fn choose(
     let mut load = table.lock();
     let providers = table.providers();
     field.keep_taking(providers);
-    let (candidates, others) =
-        clock.during(Stage::Predict, || predicted(&field, (&load, providers), prompts));
+    let (candidates, others) = clock.during(Stage::Predict, || predicted(pipeline, &field, (&load, prompts)));
     let Left { mut candidates, taken, ruled } = match &rules {
         Some(rules) => clock.during(Stage::Policy, || rules.run(candidates, &others))?,
         None => Left::all(candidates),
@@ -61,6 +64,7 @@ pub(super) fn choose(
     let chosen = &candidates[choice.chosen];
     let winner = seat_of(&field, chosen).ok_or_else(no_worker)?;
     let held = prompts.on(winner);
+    let lesson = lesson(pipeline, asked.subject, (winner, chosen), (&load, held));
     let reserved = match &winner.who {
         Who::Worker(member) => {
             let claim = claim(asked.subject, chosen, held);
@@ -85,17 +89,20 @@ pub(super) fn choose(
         degraded: asked.subject.degraded.clone(),
         replicated,
     };
-    Ok((Placement::new(pipeline, asked.incoming, decision, reserved), words))
+    let mut placement = Placement::new(pipeline, asked.incoming, decision, reserved);
+    placement.teaches(lesson);
+    Ok((placement, words))
 }
 
 /// The candidates of a field, and what else rules look at.
 fn predicted(
+    pipeline: &Pipeline,
     field: &Field,
-    (load, providers): (&Pick<'_>, &Providers),
-    prompts: &Prompts,
+    (load, prompts): (&Pick<'_>, &Prompts),
 ) -> (Vec<Candidate>, Vec<Other>) {
+    let providers = pipeline.rooms.load.providers();
     let candidate = |seat: &Seat| match &seat.who {
-        Who::Worker(member) => of_worker((seat, member), load, prompts),
+        Who::Worker(member) => of_worker(&pipeline.calibrations, (seat, member), (load, prompts)),
         Who::Provider(provider, _) => of_provider((seat, provider), providers),
     };
     let (mut candidates, others): (Vec<_>, Vec<_>) = field.seats.iter().map(candidate).unzip();
@@ -116,9 +123,28 @@ fn seat_of<'f>(field: &'f Field, candidate: &Candidate) -> Option<&'f Seat> {
     field.seats.iter().filter(sits).find(|seat| seat.model == candidate.model)
 }
 
+/// What the request is to teach of its worker.
+fn lesson(
+    pipeline: &Pipeline,
+    subject: &Subject,
+    (winner, chosen): (&Seat, &Candidate),
+    (load, held): (&Pick<'_>, Option<&Held>),
+) -> Option<Lesson> {
+    let worker = &winner.member()?.worker;
+    let known = pipeline.calibrations.of(&worker.set)?;
+    let about = About {
+        token_is_seen: subject.token_is_seen,
+        with_prompt: held.is_some(),
+        degraded: !subject.degraded.is_empty(),
+        load: &load.view(worker.id),
+    };
+    Some(Lesson::new((&pipeline.calibrations, known), chosen, &about))
+}
+
 fn claim(subject: &Subject, chosen: &Candidate, held: Option<&Held>) -> Claim {
     Claim {
         work_ms: held.map(|_| chosen.prediction.prefill_ms),
+        prefill: Prefill::of(chosen.prediction.uncached_blocks(), chosen.prediction.blocks),
         keys: held.map(|held| held.keys.sequence.clone()),
         streamed: subject.token_is_seen,
     }
@@ -169,7 +195,11 @@ fn of_provider((seat, provider): (&Seat, &Provider), providers: &Providers) -> (
     (candidate, (seat.backend, None))
 }
 
-fn of_worker((seat, member): (&Seat, &Member), load: &Pick<'_>, prompts: &Prompts) -> (Candidate, Other) {
+fn of_worker(
+    calibrations: &Calibrations,
+    (seat, member): (&Seat, &Member),
+    (load, prompts): (&Pick<'_>, &Prompts),
+) -> (Candidate, Other) {
     let worker = &member.worker;
     let profile = &worker.set.profile;
     let view = load.view(worker.id);
@@ -180,13 +210,17 @@ fn of_worker((seat, member): (&Seat, &Member), load: &Pick<'_>, prompts: &Prompt
     {
         overlap.expected = load.expected(worker.id, &held.keys, overlap.confirmed);
     }
-    let prediction = predict(Cost {
+    let cost = Cost {
         predictor: &profile.predictor,
         inflight_tracking: profile.picker.inflight_tracking,
         blocks: prompts.blocks(held, &worker.set),
         overlap,
         load: &view,
-    });
+    };
+    let prediction = match calibrations.in_force(&worker.set) {
+        Some(fitted) => predict_calibrated(cost, &fitted.predictor),
+        None => predict(cost),
+    };
     let candidate = Candidate {
         target: seat.target(),
         model: seat.model.clone(),
@@ -223,6 +257,8 @@ fn pick_one(
     let leader = seat_of(field, first)?;
     let member = leader.member()?;
     let profile = &member.worker.set.profile;
+    let fitted = pipeline.calibrations.in_force(&member.worker.set);
+    let predictor = fitted.as_ref().map_or(&profile.predictor, |fitted| &fitted.predictor);
     let mut state = pipeline.pickers.get(&profile.name)?.lock();
     let leads = candidates[0].target.worker().is_some();
     let replicate = prompts.on(leader).filter(|_| leads).and_then(|held| {
@@ -235,7 +271,7 @@ fn pick_one(
         let all = candidates.iter().enumerate();
         let alike: Vec<_> = all.filter(|(i, one)| alike(one) && !held[*i]).collect();
         let ranked: Vec<_> = alike.iter().map(|(_, one)| *one).collect();
-        replica(&profile.picker, &profile.predictor, &ranked, hot).map(|at| alike[at].0)
+        replica(&profile.picker, predictor, &ranked, hot).map(|at| alike[at].0)
     });
     pick(&profile.picker, candidates, replicate, &mut state.rng).map(|choice| (choice, replicate.is_some()))
 }

@@ -3,6 +3,7 @@
 //! Both front doors call [`Pipeline::decide`]. It answers within the deadline: what could not be learned in
 //! time makes the pick poorer, and the `Decision` says so.
 
+mod calibration;
 mod choose;
 mod clock;
 mod decode;
@@ -45,6 +46,7 @@ use crate::{
     types::{Degradation, ErrorKind, ErrorShape, Rejection, RequestKind, Stage},
 };
 
+pub use calibration::{Calibrations, Coefficient, Learnt};
 pub use field::at as at_provider;
 pub use incoming::{Incoming, IncomingBody, Inspected, Rewrite};
 pub use placement::Placement;
@@ -89,6 +91,7 @@ pub struct Pipeline {
     policies: PoliciesInForce,
     secrets: Secrets,
     metrics: Arc<PipelineMetrics>,
+    calibrations: Arc<Calibrations>,
 }
 
 /// The policies that decide; none: policies are off, and a pool's name says nothing.
@@ -123,6 +126,7 @@ impl Pipeline {
             policies: Arc::default(),
             secrets: Secrets::default(),
             metrics: Arc::new(PipelineMetrics::new(metrics, &config.metrics.tenant_labels)),
+            calibrations: Calibrations::new(metrics),
         }
     }
 
@@ -135,6 +139,11 @@ impl Pipeline {
     /// The credentials of providers, for whoever fetches them.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
+    }
+
+    /// What is learnt of how long engines take.
+    pub fn calibrations(&self) -> &Arc<Calibrations> {
+        &self.calibrations
     }
 
     /// The models that the request's pool publishes, where it asks for them; `None`: the engines are to be asked.

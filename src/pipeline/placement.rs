@@ -19,6 +19,7 @@ use crate::{
 
 use super::{
     Incoming, Pipeline, Rewrite, Subject,
+    calibration::Lesson,
     metrics::{PipelineMetrics, Prediction, Who, workerset},
     sticky::StickyMap,
     wording::{Wordings, Words},
@@ -64,6 +65,8 @@ struct Live {
     decisions: Arc<Decisions>,
     told: Told,
     ttft: Option<Duration>,
+    /// What its first token will teach.
+    lesson: Option<Lesson>,
 }
 
 impl Placement {
@@ -87,6 +90,7 @@ impl Placement {
             decisions: pipeline.rooms.decisions.clone(),
             told: Told::default(),
             ttft: None,
+            lesson: None,
         };
         let mut placement = Self::unreserved(Arc::new(decision));
         placement.live = Some(Box::new(live));
@@ -101,6 +105,13 @@ impl Placement {
     /// Under which labels it counts, until it has ended.
     pub(super) fn account(&self) -> Option<(&Who, &Arc<str>)> {
         self.live.as_deref().map(|live| (&live.who, &live.workerset))
+    }
+
+    /// Its first token will teach that.
+    pub(super) fn teaches(&mut self, lesson: Option<Lesson>) {
+        if let Some(live) = &mut self.live {
+            live.lesson = lesson;
+        }
     }
 
     /// Its decision was told.
@@ -145,6 +156,9 @@ impl Placement {
             answered(member);
         }
         live.ttft = Some(observed);
+        if let Some(lesson) = live.lesson.take() {
+            lesson.first_token(observed, live.as_picked);
+        }
         live.metrics.first_token(&live.who, &live.workerset, observed);
         if live.as_picked && self.decision.prompt_tokens.is_some() {
             let predicted = predicted_secs(&self.decision);
@@ -214,6 +228,9 @@ impl Reserved {
 
 impl Live {
     fn ended(&mut self, decision: &Decision, outcome: Outcome, usage: Option<Usage>) {
+        if let Some(lesson) = self.lesson.take() {
+            lesson.ended();
+        }
         let member = match &self.reserved {
             Reserved::Worker(member, _) => Some(member),
             Reserved::Provider(_) => None,

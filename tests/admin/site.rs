@@ -9,6 +9,7 @@ use kinference::{
     fleet::{Availability, KvSource, KvState, Member, Registry, Worker, WorkerSet},
     load::LoadTable,
     observe::{LogFilter, Metrics},
+    pipeline::Calibrations,
     roster::Roster,
     types::WorkerId,
 };
@@ -53,6 +54,7 @@ impl Site {
             mock: false,
         };
         let admin = Admin {
+            calibrations: Calibrations::new(&metrics),
             roster,
             metrics,
             draining: Arc::default(),

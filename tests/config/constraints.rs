@@ -215,6 +215,12 @@ const BAD_KINDS: &[(&str, &[&str], &[&str], &str)] = &[
         "\"headers\"",
     ),
     (
+        "one of \"off\", \"shadow\", \"on\"",
+        &["\"\"", "\"On\"", "true"],
+        &["[profile.predictor] calibration"],
+        "\"on\"",
+    ),
+    (
         "one of \"static\", \"kubernetes\", \"inference_pool\"",
         &["\"\"", "\"k8s\"", "1"],
         &["[workerset.discovery] mode"],

@@ -50,6 +50,7 @@ pub const DEFAULTS: &[(&str, &str, &str)] = &[
     ("profile.predictor", "expected_overlap_alpha", "1.0"),
     ("profile.predictor", "backlog_weight", "1.0"),
     ("profile.predictor", "lower_tier_credit", "0.5"),
+    ("profile.predictor", "calibration", "\"shadow\""),
     ("profile.picker", "top_k_min", "2"),
     ("profile.picker", "top_k_fraction", "0.2"),
     ("profile.picker", "tie_tolerance_ms", "50.0"),
@@ -153,6 +154,7 @@ fn the_documentation_has_every_key_with_its_default() {
             || [
                 "backlog_weight",
                 "lower_tier_credit",
+                "calibration",
                 "warmup_in_flight_max",
                 "seed",
                 "pool_name",

@@ -135,13 +135,14 @@ async fn it_is_one_line_without_a_prompt_whatever_the_client_sends() {
 async fn asked<T>(site: Site, ask: impl AsyncFnOnce(&str) -> T) -> T {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let Site { registry, index, load, metrics, decisions, .. } = site;
+    let Site { registry, index, load, metrics, decisions, pipeline, .. } = site;
     let (_filter, log) = LogFilter::new(EnvFilter::new("info"));
     let admin = Admin {
         log,
         reaches_providers: Arc::default(),
         roster: Roster { registry, index, load, mock: false },
         decisions,
+        calibrations: pipeline.calibrations().clone(),
         metrics,
         draining: Arc::default(),
         policies_known: Arc::new(AtomicBool::new(true)),
