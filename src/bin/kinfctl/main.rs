@@ -3,6 +3,7 @@
 //! Exit codes: 0 fine, 1 problems found or failed, 2 wrong arguments.
 
 mod admin;
+mod calibrate;
 mod cases;
 mod client;
 mod completions;
@@ -40,6 +41,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// What a running server has learnt of how long engines take, as TOML to paste.
+    Calibrate(calibrate::Args),
     /// Completions of the arguments for a shell.
     Completions(completions::Args),
     /// Is this configuration right, and what is in force?
@@ -93,6 +96,7 @@ async fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Explain(args) => return explain::run(*args).await,
         Command::Test(args) => return cases::run(&args),
         Command::Validate(args) => return validate::run(&args),
+        Command::Calibrate(args) => calibrate::run(args).await,
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Cordon(args) => admin::cordon::run(args, true).await,
         Command::Crds(args) => crds::run(&args),

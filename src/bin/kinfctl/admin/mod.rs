@@ -25,7 +25,7 @@ impl Admin {
     ///
     /// # Errors
     /// The address does not do.
-    fn request(&self, method: Method, path: &[&str]) -> anyhow::Result<RequestBuilder> {
+    pub fn request(&self, method: Method, path: &[&str]) -> anyhow::Result<RequestBuilder> {
         let told = || format!("--admin {}", self.admin);
         let text = match self.admin.split_once("://") {
             None => format!("http://{}", self.admin),
@@ -51,7 +51,7 @@ pub fn under(url: &Url, path: &[&str]) -> String {
 }
 
 /// What the server answers, or why it does not do it.
-async fn answer<T: DeserializeOwned>(request: RequestBuilder) -> anyhow::Result<T> {
+pub async fn answer<T: DeserializeOwned>(request: RequestBuilder) -> anyhow::Result<T> {
     let answer = request.send().await.context("the admin listener is not reached")?;
     let status = answer.status();
     let body = answer.bytes().await?;
