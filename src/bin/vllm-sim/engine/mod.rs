@@ -93,8 +93,8 @@ pub struct CacheCounters {
     pub hits: u64,
 }
 
-/// One simulated engine.
-#[derive(Debug)]
+/// One simulated engine. A copy goes on as the original would.
+#[derive(Clone, Debug)]
 pub struct Engine {
     config: EngineConfig,
     vocabulary: Vocabulary,

@@ -22,7 +22,7 @@ struct Block {
 }
 
 /// All physical blocks of one engine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pool {
     blocks: Vec<Block>,
     by_hash: HashMap<BlockHash, Vec<BlockId>>,

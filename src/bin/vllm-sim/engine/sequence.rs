@@ -48,7 +48,7 @@ impl Vocabulary {
 }
 
 /// A request that waits or runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sequence {
     pub id: RequestId,
     /// Prompt and what has been generated.
