@@ -43,9 +43,12 @@ use crate::{
     kubernetes::Release,
     load::LoadTable,
     observe::{self, Decisions, LogFilter, Metrics},
+    policy::manifests::Remark,
     prompt::{Tokenizers, http_client},
     serve::{self, Tls, tls::TlsFiles},
 };
+
+pub use self::decisions::unwritable_log;
 
 use self::{
     decisions::Telling,
@@ -76,9 +79,10 @@ pub async fn load(path: &Path) -> anyhow::Result<Config> {
         Err(errors) => wrong.push(errors.to_string()),
     }
     match enforce::check(&config).await {
-        Ok(more) => warnings.extend(more),
+        Ok(more) => warnings.extend(more.iter().map(Remark::to_string)),
         Err(errors) => wrong.push(errors.to_string()),
     }
+    warnings.extend(unwritable_log(&config).map(|warning| format!("{}: {warning}", path.display())));
     wrong.extend(serve::tls::check(&config.tls).await.err().map(|errors| errors.to_string()));
     anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));

@@ -16,7 +16,7 @@ struct Args {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Validate it and its workers files, print what is in force, and exit.
+    /// Validate it and the files that it names, print what is in force, and exit.
     #[arg(long)]
     check: bool,
     /// How log lines are written to stderr; which ones is the variable RUST_LOG's to say, and then `kinfctl log`'s.

@@ -42,6 +42,16 @@ pub(super) fn build(
     Ok((Arc::new(Decisions::new(log, traces)), Telling { log: writer, spans: exporter }))
 }
 
+/// Why the decision log can't be written where the configuration has it, as far as this process may.
+pub fn unwritable_log(config: &Config) -> Option<String> {
+    let why = log_options(&config.decision_log)?.target.probe().err()?;
+    let file = config.decision_log.file.as_deref()?;
+    Some(format!(
+        "`decision_log.file` is {:?}, which can't be written now: {why}; decisions are not logged until it can",
+        file.display().to_string()
+    ))
+}
+
 impl Telling {
     /// Runs it.
     pub(super) fn spawn(self, tasks: &mut Tasks) {

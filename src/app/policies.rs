@@ -70,8 +70,7 @@ impl App {
     /// Keeps the credentials of providers as they are where they are kept: in files if so configured, else in the cluster.
     fn spawn_secrets(&self, secrets: Secrets, tasks: &mut Tasks) {
         let policy = self.config.policy.clone();
-        let watched = self.config.watches_policies() && policy.secrets_dir.is_none();
-        match self.kubernetes.clone().filter(|_| watched) {
+        match self.kubernetes.clone().filter(|_| self.config.watches_secrets()) {
             Some(Kubernetes { client, watches }) => {
                 let follow = kubernetes::follow_secrets(client, watches, secrets);
                 tasks.spawn(async move { ("Secrets of providers", never(follow.await)) });

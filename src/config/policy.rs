@@ -114,4 +114,9 @@ impl Config {
     pub fn watches_policies(&self) -> bool {
         self.policy.enabled && (self.policy.files.is_empty() || self.kubernetes.enabled)
     }
+
+    /// Whether the credentials of providers are watched in a cluster, rather than read from files.
+    pub fn watches_secrets(&self) -> bool {
+        self.watches_policies() && self.policy.secrets_dir.is_none()
+    }
 }

@@ -18,8 +18,8 @@ use crate::{
     config::Config,
     files::{self, FromFiles},
     policy::{
-        Notices, Resource,
-        manifests::{self, Remark, Severity},
+        FieldPath, Notices, Problem, Resource,
+        manifests::{self, Manifests, Remark, Severity},
     },
 };
 
@@ -39,43 +39,39 @@ pub(super) type AllDeclared = Arc<Vec<Declared>>;
 
 /// Everything that is wrong with the files, a line each.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("\n"))]
-pub struct FileErrors(Vec<String>);
+#[error("{}", .0.iter().map(Remark::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct FileErrors(Vec<Remark>);
 
-/// Validates the files that the configuration names; tells what hardly does what was meant.
-///
-/// # Errors
-/// Everything that is wrong with them.
-pub async fn check(config: &Config) -> Result<Vec<String>, FileErrors> {
-    if !config.policy.enabled {
-        return Ok(Vec::new());
+impl FileErrors {
+    /// Each of them.
+    pub fn remarks(&self) -> &[Remark] {
+        &self.0
     }
-    let given = Given::of(config);
-    Ok(given.parse(&given.read().await?)?.warnings)
 }
 
 /// The files, and what they are held to.
-struct Given {
+pub(super) struct Given {
     paths: Vec<PathBuf>,
     /// The worker sets that exist; `None`: more is declared elsewhere than what the configuration and the files say.
     worker_sets: Option<BTreeSet<String>>,
 }
 
-type Texts = Vec<(String, String)>;
+pub(super) type Texts = Vec<(String, String)>;
 
-struct Parsed {
+pub(super) struct Parsed {
     declared: Vec<Declared>,
-    warnings: Vec<String>,
+    pub warnings: Vec<Remark>,
+    pub made: Manifests,
 }
 
 impl Given {
-    fn of(config: &Config) -> Self {
+    pub fn of(config: &Config) -> Self {
         let names = || config.workersets.iter().map(|set| set.name.clone()).collect();
         Self { paths: config.policy.files.clone(), worker_sets: (!config.watches_policies()).then(names) }
     }
 
     /// Names and texts of the files that are there, each once.
-    async fn read(&self) -> Result<Texts, FileErrors> {
+    pub async fn read(&self) -> Result<Texts, FileErrors> {
         let (mut paths, mut wrong) = (Vec::new(), Vec::new());
         for given in &self.paths {
             match files::matching(given) {
@@ -104,28 +100,29 @@ impl Given {
         if wrong.is_empty() { Ok(texts) } else { Err(FileErrors(wrong)) }
     }
 
-    fn parse(&self, texts: &Texts) -> Result<Parsed, FileErrors> {
+    pub fn parse(&self, texts: &Texts) -> Result<Parsed, FileErrors> {
         let files = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let made = manifests::read(files, self.worker_sets.as_ref());
         let counts = |remark: &&Remark| !remark.unresolved || self.worker_sets.is_some();
         let said = |severity: Severity| {
             let of = made.remarks.iter().filter(counts).filter(move |remark| remark.severity == severity);
-            of.map(Remark::to_string).collect::<Vec<_>>()
+            of.cloned().collect::<Vec<_>>()
         };
         let (wrong, mut warnings) = (said(Severity::Error), said(Severity::Warning));
         if !wrong.is_empty() {
             return Err(FileErrors(wrong));
         }
         let mut declared = Vec::new();
-        for (resource, place) in made.resources.iter().zip(made.places) {
+        for (index, resource) in made.resources.iter().enumerate() {
             match plain(resource) {
-                Some(value) => declared.push(Declared { value, place }),
+                Some(value) => declared.push(Declared { value, place: made.place(index) }),
                 None => {
-                    warnings.push(format!("{place}: warning: an InferenceWorkerSet in a file has no effect"))
+                    let problem = Problem::new(FieldPath::of("kind"), "has no effect in a file");
+                    warnings.push(made.remark(index, &problem, Severity::Warning));
                 }
             }
         }
-        Ok(Parsed { declared, warnings })
+        Ok(Parsed { declared, warnings, made })
     }
 }
 
@@ -139,8 +136,8 @@ fn plain(resource: &Resource) -> Option<Value> {
     }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("{}: error: cannot be read: {error}", path.display())
+fn unreadable(path: &Path, error: &io::Error) -> Remark {
+    Remark::of_file(path, Severity::Error, format!("cannot be read: {error}"))
 }
 
 async fn text(path: &Path) -> io::Result<String> {
@@ -178,7 +175,7 @@ impl PolicyFiles {
         if self.texts.as_ref() == Some(&texts) {
             return Ok(());
         }
-        let Parsed { declared, warnings } = self.given.parse(&texts)?;
+        let Parsed { declared, warnings, .. } = self.given.parse(&texts)?;
         // Those of the start have been said by then.
         if self.texts.is_some() {
             warnings.iter().for_each(|warning| tracing::warn!("{warning}"));

@@ -3,6 +3,7 @@
 //! Invariant: the pipeline always has whole policies, made from everything that is declared; none before all of it is
 //! known, because a pool without its rules could send a request where it must not go.
 
+mod check;
 mod files;
 mod instruments;
 mod news;
@@ -20,7 +21,8 @@ use std::{
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub use files::{FileErrors, PolicyFiles, check};
+pub use check::check;
+pub use files::{FileErrors, PolicyFiles};
 pub use secrets::follow_secrets;
 
 use self::{

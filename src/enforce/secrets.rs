@@ -32,15 +32,8 @@ const EVERYBODY: u32 = 0o007;
 
 /// Keeps `secrets` as the files in `secrets_dir` have them, for ever. Without one none can be read.
 pub async fn follow_secrets(config: PolicyConfig, secrets: Secrets) -> Infallible {
-    let namespace = config.namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
     let mut wanted = secrets.wanted();
-    let mut files = SecretFiles {
-        dir: config.secrets_dir,
-        namespace: namespace.into(),
-        wanted: Arc::default(),
-        secrets,
-        open: Arc::default(),
-    };
+    let mut files = SecretFiles::of(&config, secrets);
     loop {
         files.wanted = wanted.borrow_and_update().clone();
         // Other directories are to be watched then.
@@ -49,6 +42,12 @@ pub async fn follow_secrets(config: PolicyConfig, secrets: Secrets) -> Infallibl
             Ok(()) = wanted.changed() => {}
         }
     }
+}
+
+/// What the files have for these keys now.
+pub(super) async fn look(config: &PolicyConfig, wanted: BTreeSet<SecretKey>) -> Known {
+    let files = SecretFiles::of(config, Secrets::default());
+    SecretFiles { wanted: Arc::new(wanted), ..files }.find_all().await
 }
 
 #[derive(Clone)]
@@ -62,6 +61,17 @@ struct SecretFiles {
 }
 
 impl SecretFiles {
+    /// Those of the configuration; none is wanted yet.
+    fn of(config: &PolicyConfig, secrets: Secrets) -> Self {
+        Self {
+            dir: config.secrets_dir.clone(),
+            namespace: config.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE).into(),
+            wanted: Arc::default(),
+            secrets,
+            open: Arc::default(),
+        }
+    }
+
     /// Where a key is, if it can be anywhere.
     fn path(&self, key: &SecretKey) -> Result<PathBuf, NoSecret> {
         let unreadable = |why: String| NoSecret::Unreadable(why.into());

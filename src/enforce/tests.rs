@@ -189,5 +189,5 @@ async fn everything_wrong_is_said_with_file_and_line() {
 async fn without_policies_no_file_is_read() {
     let mut config = config(Path::new("/nowhere"), "");
     config.policy.enabled = false;
-    assert_eq!(check(&config).await.unwrap(), Vec::<String>::new());
+    assert_eq!(check(&config).await.unwrap(), []);
 }

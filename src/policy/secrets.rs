@@ -10,6 +10,8 @@ use std::{
 
 use tokio::sync::watch;
 
+use super::{FieldPath, Problem};
+
 /// A key of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecretKey {
@@ -19,6 +21,14 @@ pub struct SecretKey {
     pub name: Arc<str>,
     /// The key in it.
     pub key: Arc<str>,
+}
+
+impl SecretKey {
+    /// What is said of a provider that names it, where it is not known.
+    pub fn problem(&self, why: &NoSecret) -> Problem {
+        let path = FieldPath::of("spec.credentials.secretRef");
+        Problem::new(path, format!("names {self}, which {why}"))
+    }
 }
 
 impl fmt::Display for SecretKey {

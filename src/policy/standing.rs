@@ -2,7 +2,7 @@
 
 use super::{
     eval::Key,
-    problem::{FieldPath, Problem, in_one_line},
+    problem::{Problem, in_one_line},
     secrets::{NoSecret, SecretKey, Secrets},
 };
 
@@ -46,10 +46,7 @@ impl Standing {
         match secrets.get(key) {
             Ok(_) => {}
             Err(NoSecret::Unread) => self.unread = true,
-            Err(why) => {
-                let path = FieldPath::of("spec.credentials.secretRef");
-                self.unresolved.push(Problem::new(path, format!("names {key}, which {why}")));
-            }
+            Err(why) => self.unresolved.push(key.problem(&why)),
         }
     }
 
@@ -90,7 +87,10 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::secrets::Secret, *};
+    use super::{
+        super::{FieldPath, secrets::Secret},
+        *,
+    };
 
     fn standing(kind: &'static str) -> Standing {
         Standing {

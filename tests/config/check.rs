@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output},
 };
@@ -77,4 +78,40 @@ fn policy_files_are_checked_too() {
     assert_eq!(output.status.code(), Some(64));
     let said = text(&output.stderr);
     assert!(said.contains("p/pool.yaml:4:1: error: InferencePool a: `spec.models` "), "{said}");
+}
+
+#[test]
+fn what_is_not_there_yet_is_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let policy = "enabled = true\nfiles = [\"p.yaml\"]\nsecrets_dir = \"secrets\"";
+    let log = "output = \"file\"\nfile = \"logs/decisions.jsonl\"";
+    fs::write(at("k.toml"), file(&[("[policy]", policy), ("[decision_log]", log)])).unwrap();
+    fs::write(at("workers.toml"), "workers = []").unwrap();
+    let provider = "apiVersion: kinference.buoyant.io/v1alpha1\nkind: InferenceProvider\nmetadata: {name: cloud}\nspec:\n  \
+                    api: OpenAI\n  host: h\n  models: [{name: m}]\n  credentials:\n    mode: Header\n    \
+                    secretRef: {name: keys, key: cloud}\n";
+    fs::write(at("p.yaml"), provider).unwrap();
+    let said = || {
+        let output = check(&at("k.toml"));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr).to_owned()
+    };
+    let (first, secret) = (said(), "key `cloud` of Secret default/keys, which does not exist");
+    for word in [
+        "k.toml: `decision_log.file` is",
+        "secrets: warning: `policy.secrets_dir` is no directory",
+        "p.yaml:10:5: warning: InferenceProvider cloud: `spec.credentials.secretRef` names ",
+        secret,
+    ] {
+        assert!(first.contains(word), "{word:?} is not in {first}");
+    }
+    fs::create_dir(at("logs")).unwrap();
+    fs::create_dir_all(at("secrets/keys")).unwrap();
+    let second = said();
+    assert!(second.contains(secret) && second.lines().count() == 1, "{second}");
+    fs::write(at("secrets/keys/cloud"), "sk-1").unwrap();
+    fs::set_permissions(at("secrets/keys/cloud"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(said(), "");
+    assert_eq!(fs::read_dir(at("logs")).unwrap().count(), 0, "nothing is left behind");
 }

@@ -9,7 +9,7 @@ const SAMPLE: &str = "../../config/kinference.toml";
 #[test]
 fn what_is_wrong_is_said_at_once() {
     let mut snapshots = Snapshots::default();
-    for name in ["fine", "keys", "syntax", "workers", "missing"] {
+    for name in ["fine", "keys", "syntax", "workers", "missing", "policies"] {
         let ran = kinfctl(&["config", "check", &format!("files/{name}.toml")]);
         // Where we are differs from machine to machine.
         let here = format!("{}/tests/kinfctl/", env!("CARGO_MANIFEST_DIR"));

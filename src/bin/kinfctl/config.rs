@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use kinference::{
+    app,
     config::{Config, ConfigError, ConfigErrors, Discovery, Problem, load_workers},
+    enforce,
     serve::tls,
 };
 
 use crate::{
     findings::{self, Finding, Report, Severity},
     output::{self, Outcome},
+    validate::finding,
 };
 
 /// Arguments.
@@ -21,7 +24,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Checks a configuration, its workers files and its certificates: all problems at once, each with its key.
+    /// Checks a configuration, its workers files, policy files and certificates: all problems at once, each with its key or line.
     Check {
         /// The configuration file, TOML.
         file: PathBuf,
@@ -63,6 +66,12 @@ async fn check(file: &Path) -> (Option<Config>, Vec<Finding>) {
         Ok((_, warnings)) => found.extend(warnings.iter().map(|warning| of_warning(warning, &files))),
         Err(errors) => found.extend(wrong(&errors, &files)),
     }
+    match enforce::check(&config).await {
+        Ok(warnings) => found.extend(warnings.iter().map(finding)),
+        Err(errors) => found.extend(errors.remarks().iter().map(finding)),
+    }
+    let log = app::unwritable_log(&config);
+    found.extend(log.map(|message| Finding { message, ..blank(Severity::Warning, Some(file)) }));
     if let Err(errors) = tls::check(&config.tls).await {
         let message = errors.to_string();
         found.push(Finding { message, ..blank(Severity::Error, Some(file)) });

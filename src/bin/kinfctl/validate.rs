@@ -69,7 +69,7 @@ pub fn finding(remark: &Remark) -> Finding {
     Finding {
         severity,
         file: Some(remark.file.to_string()),
-        place: Some((number(remark.at.line), number(remark.at.column))),
+        place: remark.at.map(|at| (number(at.line), number(at.column))),
         path: String::new(),
         message: remark.message.clone(),
     }

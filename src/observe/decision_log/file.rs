@@ -8,6 +8,7 @@ use std::{
     io::{self, ErrorKind, Write},
     os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    process,
 };
 
 use super::LogTarget;
@@ -29,6 +30,31 @@ struct Open {
     id: (u64, u64),
     /// Only what is a file by itself is put aside: no device, and no link to elsewhere.
     regular: bool,
+}
+
+impl LogTarget {
+    /// Whether lines could be written now, and full files put aside. Leaves nothing behind.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn probe(&self) -> io::Result<()> {
+        let Self::File { path, .. } = self else { return Ok(()) };
+        match fs::symlink_metadata(path) {
+            Ok(_) => {
+                let open = Open::at(path)?;
+                // What is no file by itself is never put aside.
+                if !open.regular {
+                    return Ok(());
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        // Beside it: the file itself is begun by what is first written.
+        let beside = suffixed(path, &format!("check-{}", process::id()));
+        OpenOptions::new().write(true).create_new(true).mode(MODE).open(&beside)?;
+        fs::remove_file(beside)
+    }
 }
 
 impl Sink {
@@ -108,7 +134,11 @@ fn shift(path: &Path, files: u32) -> io::Result<()> {
 }
 
 fn numbered(path: &Path, number: u32) -> PathBuf {
+    suffixed(path, &number.to_string())
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(format!(".{number}"));
+    name.push(format!(".{suffix}"));
     name.into()
 }

@@ -96,6 +96,23 @@ fn a_larger_sample_has_all_of_a_smaller_one() {
     }
 }
 
+#[test]
+fn what_could_be_written_is_found_out_without_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| LogTarget::File { path: dir.path().join(name), max_bytes: 1, max_files: 1 };
+    at("log").probe().unwrap();
+    fs::write(dir.path().join("there"), "line\n").unwrap();
+    at("there").probe().unwrap();
+    assert_eq!(fs::read_to_string(dir.path().join("there")).unwrap(), "line\n");
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    for bad in ["gone/log", "there/log", "folder"] {
+        assert!(at(bad).probe().is_err(), "{bad}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    let device = LogTarget::File { path: "/dev/null".into(), max_bytes: 1, max_files: 1 };
+    assert_eq!((device.probe().is_ok(), LogTarget::Stdout.probe().is_ok()), (true, true));
+}
+
 #[tokio::test]
 async fn full_files_are_put_aside_and_the_oldest_goes() {
     let dir = tempfile::tempdir().unwrap();

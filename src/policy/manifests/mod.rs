@@ -2,7 +2,7 @@
 
 mod yaml;
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, path::Path, sync::Arc};
 
 use serde_json::Value;
 
@@ -23,12 +23,24 @@ const SLIP: f64 = 0.93;
 pub struct Manifests {
     /// The resources that are sound.
     pub resources: Vec<Resource>,
-    /// Where each of them is: `file:line`.
-    pub places: Vec<String>,
     /// What is in force.
     pub policies: Policies,
     /// Everything that is wrong or suspicious, by file and line.
     pub remarks: Vec<Remark>,
+    /// Where each of the resources is.
+    origins: Vec<Origin>,
+}
+
+impl Manifests {
+    /// Where the resource of that index is: `file:line`.
+    pub fn place(&self, resource: usize) -> String {
+        self.origins[resource].place()
+    }
+
+    /// Something else about the resource of that index.
+    pub fn remark(&self, resource: usize, problem: &Problem, severity: Severity) -> Remark {
+        self.origins[resource].remark(problem, severity)
+    }
 }
 
 /// Something that is wrong or suspicious.
@@ -36,8 +48,8 @@ pub struct Manifests {
 pub struct Remark {
     /// The file.
     pub file: Arc<str>,
-    /// Where in it.
-    pub at: Position,
+    /// Where in it; `None`: it is about the whole file.
+    pub at: Option<Position>,
     /// Whether it can stay.
     pub severity: Severity,
     /// It names what is not in the files, but may be declared elsewhere.
@@ -61,12 +73,23 @@ impl fmt::Display for Remark {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let Position { line, column } = self.at;
-        write!(f, "{}:{line}:{column}: {severity}: {}", self.file, self.message)
+        f.write_str(&self.file)?;
+        if let Some(Position { line, column }) = self.at {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {severity}: {}", self.message)
+    }
+}
+
+impl Remark {
+    /// One about a whole file.
+    pub fn of_file(file: &Path, severity: Severity, message: String) -> Self {
+        Self { file: file.display().to_string().into(), at: None, severity, unresolved: false, message }
     }
 }
 
 /// Where a resource comes from.
+#[derive(Debug)]
 struct Origin {
     file: Arc<str>,
     document: Document,
@@ -80,7 +103,7 @@ impl Origin {
     fn remark(&self, problem: &Problem, severity: Severity) -> Remark {
         let text = |pointer| self.document.value.pointer(pointer).and_then(Value::as_str).unwrap_or("?");
         let message = format!("{} {}: {problem}", text("/kind"), text("/metadata/name"));
-        let at = self.document.position(&problem.path);
+        let at = Some(self.document.position(&problem.path));
         Remark { file: self.file.clone(), at, severity, unresolved: false, message }
     }
 }
@@ -115,7 +138,7 @@ pub fn read<'a>(
             Err(syntax) => {
                 let message = format!("is no YAML: {}", syntax.message);
                 let severity = Severity::Error;
-                out.remarks.push(Remark { file, at: syntax.at, severity, unresolved: false, message });
+                out.remarks.push(Remark { file, at: Some(syntax.at), severity, unresolved: false, message });
             }
         }
     }
@@ -129,7 +152,7 @@ pub fn read<'a>(
         let remark = origins[finding.resource].remark(&finding.problem, severity);
         Remark { unresolved: finding.weight == Weight::Unresolved, ..remark }
     }));
-    out.places = origins.iter().map(Origin::place).collect();
+    out.origins = origins;
     out.remarks.sort();
     out
 }
