@@ -192,7 +192,12 @@ impl FromFiles for PolicyFiles {
     }
 
     async fn load(&mut self) -> Result<(), String> {
+        let before = self.to.borrow().clone();
         self.load_once().await.map_err(|error| error.to_string())?;
+        // What is new is told of when it is in force.
+        if self.notices.refused().is_some() && *self.to.borrow() == before {
+            tracing::info!("the policy files are valid again, and say what is in force");
+        }
         self.notices.taken_over();
         Ok(())
     }

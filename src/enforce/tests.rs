@@ -1,7 +1,8 @@
 //! Files that change: what is in force, and what is not taken over.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, io, path::Path, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -130,6 +131,36 @@ async fn what_changes_nothing_of_policies_is_no_change() {
     site.write("a.yaml", &pool("a", "new"));
     site.until("the edit", |site| site.models() == ["new"]).await;
     assert!(site.metric(&applied(3)), "members of a worker set are nothing to policies");
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_is_mended_to_what_it_was_is_told_of_once() {
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _logged = tracing::subscriber::set_default(lines);
+    let told = || String::from_utf8_lossy(&log.0.lock()).matches("the policy files are valid again").count();
+    let site = Site::start(&pool("a", "old")).await;
+    for (mended, times) in [("old", 1), ("new", 1), ("new", 2)] {
+        site.write("a.yaml", "kind: [");
+        site.until("the refusal", |site| site.notices.refused().is_some()).await;
+        site.write("a.yaml", &pool("a", mended));
+        site.until("it is sound again", |site| site.notices.refused().is_none()).await;
+        assert_eq!(told(), times, "{mended}");
+    }
 }
 
 #[tokio::test]
