@@ -6,7 +6,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use super::{GatewayBackend, InferencePolicy, InferencePool, InferenceProvider, InferenceWorkerSet};
+use super::{
+    super::schema::nearest, GatewayBackend, InferencePolicy, InferencePool, InferenceProvider,
+    InferenceWorkerSet,
+};
+
+/// Similarity (0..1) from which a kind counts as what was meant. Kinds of others are far below.
+const NEAR: f64 = 0.8;
 
 /// All of them, by kind.
 pub fn definitions() -> &'static [CustomResourceDefinition] {
@@ -53,8 +59,12 @@ pub fn write_yaml(dir: &Path) -> io::Result<()> {
 
 /// No kind of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no kind of {group}; accepted: {kinds}", group = super::GROUP, kinds = kinds().join(", "))]
+#[error("{0:?} is no kind of {group}{near}; accepted: {kinds}", group = super::GROUP, near = near(.0), kinds = kinds().join(", "))]
 pub struct UnknownKind(pub String);
+
+fn near(name: &str) -> String {
+    nearest(name, &kinds(), NEAR).map(|kind| format!(", did you mean {kind}?")).unwrap_or_default()
+}
 
 /// The names of the kinds.
 pub fn kinds() -> Vec<&'static str> {
@@ -86,5 +96,30 @@ fn tidy(schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(tidy),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_told_apart_from_a_kind_of_others() {
+        for (name, meant) in [
+            ("InferencePolcy", Some("InferencePolicy")),
+            ("inferencepool", Some("InferencePool")),
+            ("InferenceWorkerset", Some("InferenceWorkerSet")),
+            ("GatewayBackends", Some("GatewayBackend")),
+            ("Deployment", None),
+            ("Service", None),
+            ("HTTPRoute", None),
+            ("", None),
+        ] {
+            let said = UnknownKind(name.into()).to_string();
+            match meant {
+                Some(meant) => assert!(said.contains(&format!(", did you mean {meant}?")), "{said}"),
+                None => assert!(!said.contains("did you mean"), "{said}"),
+            }
+        }
     }
 }

@@ -6,6 +6,8 @@
 mod rules;
 mod shape;
 
+pub(super) use shape::nearest;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrBool,
 };

@@ -80,8 +80,9 @@ impl Walk {
     fn text(&mut self, schema: &JSONSchemaProps, path: &FieldPath, text: &str) {
         let names: Vec<&str> = names(schema).collect();
         if !names.is_empty() && !names.contains(&text) {
-            let near =
-                nearest(text, &names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+            let near = nearest(text, &names, NEAR)
+                .map(|name| format!("; did you mean `{name}`?"))
+                .unwrap_or_default();
             self.say(path, format!("is {:?}, but must be {}{near}", cut(text), accepted(schema)));
         }
         self.count(path, (text.chars().count(), "characters"), (schema.min_length, schema.max_length));
@@ -155,15 +156,16 @@ fn names(schema: &JSONSchemaProps) -> impl Iterator<Item = &str> {
 
 /// What is said of a field that does not exist.
 pub(super) fn unknown(name: &str, known: &[&str]) -> String {
-    let near = nearest(name, known).map(|name| format!(", did you mean `{name}`?")).unwrap_or_default();
+    let near = nearest(name, known, NEAR).map(|name| format!(", did you mean `{name}`?")).unwrap_or_default();
     let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
     format!("is no field{near}; accepted: {}", known.join(", "))
 }
 
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+/// The one of `known` that was probably meant.
+pub(in crate::policy) fn nearest<'a>(name: &str, known: &[&'a str], least: f64) -> Option<&'a str> {
     let near = |known: &&'a str| (strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase()), *known);
     let best = known.iter().map(near).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(score, _)| *score >= NEAR).map(|(_, known)| known)
+    best.filter(|(score, _)| *score >= least).map(|(_, known)| known)
 }
 
 fn shown(value: &Value) -> String {
