@@ -57,9 +57,6 @@ use self::{
     tasks::{Tasks, never},
 };
 
-/// What is logged without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name; and the
-/// Kubernetes client logs each call that fails as an error, where whoever called knows better how bad it is.
-pub const DEFAULT_LOG: &str = "info,zeromq=warn,kube_client=off";
 /// How long requests in flight may go on after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long `/readyz` says no before new streams are refused, so that proxies notice.

@@ -5,7 +5,7 @@ use std::{io, io::IsTerminal, io::Write, path::PathBuf, process::ExitCode};
 use clap::Parser;
 use kinference::{
     app,
-    observe::{LogFilter, may_be_logged},
+    observe::{DEFAULT_LOG, LogFilter, may_be_logged},
 };
 use tracing_subscriber::{EnvFilter, filter::filter_fn, fmt, prelude::*, registry};
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 async fn serve() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(app::DEFAULT_LOG));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
     let (filter, log) = LogFilter::new(filter);
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     match args.log_format.as_str() {

@@ -5,7 +5,7 @@
 #[expect(dead_code, reason = "shared with tests that use more of it")]
 mod logs;
 
-use kinference::app::DEFAULT_LOG;
+use kinference::observe::DEFAULT_LOG;
 
 use logs::Lines;
 
@@ -19,16 +19,18 @@ fn the_default_filter_is_the_same_everywhere() {
 fn a_changed_filter_is_in_force_at_once_and_told_of() {
     let (lines, log, _guard) = Lines::capture("info");
     let say = || {
-        tracing::debug!("a detail");
-        tracing::warn!("a warning");
+        tracing::debug!(target: "kinference::test", "a detail");
+        tracing::warn!(target: "kinference::test", "a warning");
+        tracing::error!(target: "kube_client::client", "a library's word");
     };
     say();
     assert!(!lines.take().contains("a detail"));
-    for (filter, detail, warning) in [
-        ("debug", true, true),
-        ("error", false, false),
-        ("warn", false, true),
-        ("info,logging=trace", true, true),
+    // A level alone leaves libraries as they are by default.
+    for (filter, detail, warning, library) in [
+        ("debug", true, true, false),
+        ("error", false, false, false),
+        ("warn", false, true, false),
+        ("info,kinference=trace", true, true, true),
     ] {
         log.set(filter).unwrap();
         let told = lines.take();
@@ -40,11 +42,8 @@ fn a_changed_filter_is_in_force_at_once_and_told_of() {
         );
         say();
         let said = lines.take();
-        assert_eq!(
-            (said.contains("a detail"), said.contains("a warning")),
-            (detail, warning),
-            "{filter}: {said}"
-        );
+        let shown = ["a detail", "a warning", "a library's word"].map(|words| said.contains(words));
+        assert_eq!(shown, [detail, warning, library], "{filter}: {said}");
     }
     let before = log.now().unwrap();
     assert!(log.set("info,verbose").is_err());

@@ -2,8 +2,14 @@
 //!
 //! Invariant: a filter that does not do changes nothing. Text as the variable `RUST_LOG` has it.
 
+use std::borrow::Cow;
+
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{EnvFilter, Registry, filter::ParseError, reload};
+
+/// What is logged without `RUST_LOG`. That a connection was lost we say ourselves, with the worker's name; and the
+/// Kubernetes client logs each call that fails as an error, where whoever called knows better how bad it is.
+pub const DEFAULT_LOG: &str = "info,zeromq=warn,kube_client=off";
 
 /// The filter of the log, in force and changeable. Cheap to clone.
 #[derive(Clone)]
@@ -38,13 +44,15 @@ impl LogFilter {
         Ok(self.0.with_current(ToString::to_string)?)
     }
 
-    /// Puts another one in force, and logs that.
+    /// Puts another one in force, and logs that. A level alone is one for our own lines: of others is logged what is by
+    /// default.
     ///
     /// # Errors
     /// It does not do; the old one stays.
     pub fn set(&self, text: &str) -> Result<(), LogFilterError> {
-        let filter = parse(text)?;
-        let tell = || tracing::info!(filter = text, "what is logged was changed");
+        let text = whole(text);
+        let filter = parse(&text)?;
+        let tell = || tracing::info!(filter = %text, "what is logged was changed");
         // Either filter may hide the line: it is told under the one that shows it.
         let shown = tracing::enabled!(Level::INFO);
         if shown {
@@ -65,17 +73,27 @@ pub fn may_be_logged(about: &Metadata<'_>) -> bool {
     !of("notify::") && (*about.level() <= Level::INFO || !(of("tokenizers") || of("llm_tokenizer")))
 }
 
+fn whole(text: &str) -> Cow<'_, str> {
+    match level(text) {
+        Some(level) => format!("{DEFAULT_LOG},{}={level}", env!("CARGO_CRATE_NAME")).into(),
+        None => text.into(),
+    }
+}
+
+fn level(text: &str) -> Option<LevelFilter> {
+    // To the parser of levels nothing is one.
+    text.parse().ok().filter(|_| !text.is_empty())
+}
+
 /// Stricter than `RUST_LOG`, where what is no level is the name of a target, and silences all others.
 fn parse(text: &str) -> Result<EnvFilter, LogFilterError> {
     // What is said of spans is left to the parser.
     let parts = text.split(',').filter(|part| !part.contains('['));
-    // To the parser of levels nothing is one.
-    let is_level = |level: &str| !level.is_empty() && level.parse::<LevelFilter>().is_ok();
     let mut slips = parts.filter(|part| match part.split_once('=') {
-        Some((target, level)) => {
-            target.is_empty() || target.contains(char::is_whitespace) || !is_level(level)
+        Some((target, of)) => {
+            target.is_empty() || target.contains(char::is_whitespace) || level(of).is_none()
         }
-        None => !is_level(part),
+        None => level(part).is_none(),
     });
     if let Some(slip) = slips.next() {
         return Err(LogFilterError::Directive(slip.into()));
@@ -106,6 +124,16 @@ mod tests {
         });
         let of: Vec<_> = seen.lock().iter().map(|(_, may)| *may).collect();
         assert_eq!(of, [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_level_alone_is_for_our_own_lines() {
+        assert_eq!(whole("DEBUG"), format!("{DEFAULT_LOG},kinference=debug"));
+        assert_eq!(whole("off"), format!("{DEFAULT_LOG},kinference=off"));
+        for as_it_is in ["warn,kube_client=info", "kinference=debug", "", "verbose"] {
+            assert_eq!(whole(as_it_is), as_it_is);
+        }
+        assert!(parse(&whole("trace")).is_ok());
     }
 
     #[test]

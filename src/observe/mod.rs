@@ -20,7 +20,7 @@ use prometheus::{
 
 pub use decision_log::{DecisionLog, LogOptions, LogStopped, LogTarget, LogWriter};
 pub use decisions::{Decisions, Ended, Kept, Reach, Told};
-pub use log::{LogFilter, LogFilterError, may_be_logged};
+pub use log::{DEFAULT_LOG, LogFilter, LogFilterError, may_be_logged};
 pub use names::{NONE, Names, OTHER};
 pub use process::{register as register_process, version};
 pub use shown::{Shown, ShownEnding, ShownKept, shown_time};

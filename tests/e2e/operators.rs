@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, env, process::Command};
 
-use kinference::{app::DEFAULT_LOG, serve::proto::picker_client::PickerClient};
+use kinference::{observe::DEFAULT_LOG, serve::proto::picker_client::PickerClient};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 

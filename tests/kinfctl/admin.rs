@@ -1,6 +1,6 @@
 //! `kinfctl cordon`, `uncordon` and `log` against a real admin listener.
 
-use kinference::fleet::Availability;
+use kinference::{fleet::Availability, observe::DEFAULT_LOG};
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -53,6 +53,11 @@ async fn the_log_is_shown_and_changed() {
     let slip = "`verbose` is neither a level (off, error, warn, info, debug, trace) nor `target=level`";
     assert_eq!(run(&["log", "verbose"]).await, failed(slip));
     assert_eq!(run(&["log"]).await, fine("kinference=debug"));
+    let (code, filter, _) = run(&["log", "debug"]).await;
+    assert_eq!(code, 0);
+    for part in DEFAULT_LOG.split(',').chain(["kinference=debug"]) {
+        assert!(filter.trim_end().split(',').any(|one| one == part), "{part} is not in {filter}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::output;
 #[derive(clap::Args)]
 pub struct Args {
     /// What is to be logged from now on, as the variable RUST_LOG has it: levels and `target=level`, separated by
-    /// commas. Default: as it is.
+    /// commas. A level alone is for our own lines; of others is logged what is by default. Default: as it is.
     filter: Option<String>,
     #[command(flatten)]
     admin: Admin,
