@@ -64,7 +64,8 @@ async fn the_log_is_shown_and_changed() {
 fn an_admin_listener_that_is_not_there_is_an_error() {
     let gone = kinfctl(&["cordon", "w", "--admin", "http://127.0.0.1:0"]);
     assert_eq!((gone.code, gone.out.as_str()), (1, ""));
-    assert!(gone.err.starts_with("kinfctl: the admin listener is not reached: "), "{}", gone.err);
+    let want = "kinfctl: --admin http://127.0.0.1:0 is not reached. It is `admin_listen` of ";
+    assert!(gone.err.starts_with(want) && gone.err.lines().count() == 1, "{}", gone.err);
     let tls = kinfctl(&["log", "--admin", "https://127.0.0.1:1"]);
     let want = "kinfctl: --admin https://127.0.0.1:1: the admin listener speaks http:// only\n";
     assert_eq!((tls.code, tls.err.as_str()), (1, want));

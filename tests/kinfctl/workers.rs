@@ -8,14 +8,17 @@ use kinference::serve::proto::{
     fleet_server::{Fleet, FleetServer},
     watch_workers_response::Update,
 };
-use tokio::{net::TcpListener, task::spawn_blocking};
+use tokio::{io::AsyncWriteExt, net::TcpListener, task::spawn_blocking};
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tonic::{
     Request, Response, Status,
     transport::{Error, Server},
 };
 
-use super::run::{Ran, Snapshots, kinfctl, snapshot};
+use super::{
+    run::{Ran, Snapshots, kinfctl, snapshot},
+    site::Site,
+};
 
 struct Canned;
 
@@ -169,6 +172,55 @@ fn a_server_that_is_not_there_is_an_error() {
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
         assert!(ran.err.starts_with("kinfctl: can't connect to 127.0.0.1:0"), "{}", ran.err);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_listener_taken_for_the_other_is_told_of() {
+    let site = Site::start(vec![]).await;
+    let admin = site.address.trim_start_matches("http://").to_owned();
+    against_server(move |run| {
+        for asked in [&["workers"][..], &["top", "--once"]] {
+            let ran = kinfctl(&[asked, &["--server", &admin]].concat());
+            let want = format!("kinfctl: {admin} answers, but not in gRPC (");
+            assert!(ran.code == 1 && ran.err.starts_with(&want), "{ran:?}");
+            assert!(ran.err.ends_with("Is this its admin listener?\n"), "{ran:?}");
+        }
+        assert_eq!(run(&["workers"]).code, 0);
+    })
+    .await;
+    let (address, serving) = server().await;
+    let told = spawn_blocking(move || {
+        let past = kinfctl(&["explain", "--request-id", "r", "--admin", &format!("http://{address}")]);
+        [kinfctl(&["log", "--admin", &address]), past].map(|ran| (ran, address.clone()))
+    });
+    let told = tokio::select! {
+        served = serving => panic!("{served:?}"),
+        told = told => told.unwrap(),
+    };
+    for (ran, address) in told {
+        assert!(ran.code == 1 && ran.err.lines().count() == 1, "{ran:?}");
+        let said = ran.err.contains(&address) && ran.err.contains("answers, but not in HTTP. Is this where");
+        assert!(said, "{ran:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_speaks_http_alone_is_no_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let serve = async {
+        loop {
+            let (mut caller, _) = listener.accept().await.unwrap();
+            let _ = caller.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n").await;
+        }
+    };
+    let asked = address.clone();
+    let ran = tokio::select! {
+        () = serve => unreachable!(),
+        ran = spawn_blocking(move || kinfctl(&["workers", "--server", &asked])) => ran.unwrap(),
+    };
+    assert!(ran.code == 1 && ran.err.lines().count() == 1, "{ran:?}");
+    assert!(ran.err.contains(&address) && ran.err.contains("gRPC"), "{ran:?}");
 }
 
 #[test]

@@ -7,10 +7,7 @@ use std::fmt::Write;
 use kinference::pipeline::Learnt;
 use reqwest::Method;
 
-use crate::{
-    admin::{Admin, answer},
-    output,
-};
+use crate::{admin::Admin, output};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -26,7 +23,8 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let mut all: Vec<Learnt> = answer(args.admin.request(Method::GET, &["api", "calibration"])?).await?;
+    let request = args.admin.request(Method::GET, &["api", "calibration"])?;
+    let mut all: Vec<Learnt> = args.admin.answer(request).await?;
     all.retain(|learnt| args.workerset.as_ref().is_none_or(|name| *name == learnt.workerset));
     if args.json {
         return output::text(&serde_json::to_string_pretty(&all)?);

@@ -18,6 +18,8 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
+/// How tonic begins to tell of an answer over HTTP that is none of gRPC.
+const NO_GRPC: &str = "grpc-status header missing";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the server is, and how to speak with it.
@@ -78,14 +80,43 @@ impl Server {
         if tls {
             endpoint = endpoint.tls_config(self.tls()?).context("the TLS files can't be used")?;
         }
-        let channel =
-            endpoint.connect().await.with_context(|| format!("can't connect to {}", self.server))?;
+        let channel = endpoint.connect().await.with_context(|| {
+            format!(
+                "can't connect to {} (--server: where a server listens for gRPC, or a port forwarded to it)",
+                self.server
+            )
+        })?;
         let token = self.token.as_ref().map(|token| format!("Bearer {token}").parse());
         let mut token: Option<MetadataValue<Ascii>> = token.transpose().context("--token")?;
         if let Some(value) = &mut token {
             value.set_sensitive(true);
         }
         Ok(InterceptedService::new(channel, Bearer(token)))
+    }
+
+    /// What the server answered, or why there is no answer. A server that speaks TLS to a caller that does not, or wants a
+    /// certificate and sees none, only shows in that the connection breaks off.
+    pub fn refused(&self, status: &Status) -> anyhow::Error {
+        // What comes of a server has come with headers.
+        match status.metadata().is_empty() && !is_no_grpc(status) {
+            true => anyhow!(
+                "{}: {}: the connection broke off. Does the server speak TLS (https://, --ca), does it ask for a certificate (--cert), does it speak gRPC at all?",
+                self.server,
+                said(status)
+            ),
+            false => self.ended(status),
+        }
+    }
+
+    /// What ended an answer that had begun.
+    pub fn ended(&self, status: &Status) -> anyhow::Error {
+        let (server, told) = (&self.server, said(status));
+        match is_no_grpc(status) {
+            true => anyhow!(
+                "{server} answers, but not in gRPC ({told}): --server is where a server listens for gRPC. Is this its admin listener?"
+            ),
+            false => anyhow!(told),
+        }
     }
 
     fn address(&self) -> anyhow::Result<Uri> {
@@ -119,22 +150,13 @@ impl Server {
     }
 }
 
-/// What a server said.
-pub fn said(status: &Status) -> String {
-    format!("{:?}: {}", status.code(), status.message())
+fn is_no_grpc(status: &Status) -> bool {
+    status.message().starts_with(NO_GRPC)
 }
 
-/// What the server answered, or why there is no answer. A server that speaks TLS to a caller that does not, or wants a
-/// certificate and sees none, only shows in that the connection breaks off.
-pub fn refused(status: Status) -> anyhow::Error {
-    let told = said(&status);
-    // What comes of a server has come with headers.
-    match status.metadata().is_empty() {
-        true => anyhow!(
-            "{told}: the connection broke off. Does the server speak TLS (https://, --ca), does it ask for a certificate (--cert)?"
-        ),
-        false => anyhow!(told),
-    }
+/// What a server said.
+fn said(status: &Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

@@ -3,7 +3,7 @@
 use kinference::admin::Cordon;
 use reqwest::Method;
 
-use super::{Admin, answer};
+use super::Admin;
 use crate::output;
 
 /// Arguments.
@@ -19,7 +19,7 @@ pub struct Args {
 pub async fn run(args: Args, cordon: bool) -> anyhow::Result<()> {
     let method = if cordon { Method::PUT } else { Method::DELETE };
     let request = args.admin.request(method, &["api", "workers", &args.worker, "cordon"])?;
-    let now: Cordon = answer(request).await?;
+    let now: Cordon = args.admin.answer(request).await?;
     output::text(&match now.cordoned {
         true => format!("{}: cordoned", now.worker),
         false => format!("{}: not cordoned", now.worker),

@@ -3,7 +3,7 @@
 use kinference::admin::Logged;
 use reqwest::Method;
 
-use super::{Admin, answer};
+use super::Admin;
 use crate::output;
 
 /// Arguments.
@@ -23,6 +23,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         Some(filter) => args.admin.request(Method::PUT, &path)?.json(&Logged { filter }),
         None => args.admin.request(Method::GET, &path)?,
     };
-    let now: Logged = answer(request).await?;
+    let now: Logged = args.admin.answer(request).await?;
     output::text(&now.filter)
 }

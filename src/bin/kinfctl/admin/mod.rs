@@ -5,7 +5,7 @@ pub mod log;
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use kinference::admin::{CHANGE_HEADER, Refused};
 use reqwest::{Client, Method, RequestBuilder, Url};
 use serde::de::DeserializeOwned;
@@ -21,6 +21,26 @@ pub struct Admin {
 }
 
 impl Admin {
+    /// What the server answers, or why it does not do it.
+    ///
+    /// # Errors
+    /// It is not reached, or says no.
+    pub async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> anyhow::Result<T> {
+        let answer = request.send().await.map_err(|error| unanswered(&self.admin, error))?;
+        let status = answer.status();
+        let body = answer.bytes().await.map_err(|error| unanswered(&self.admin, error))?;
+        if status.is_success() {
+            let told = || format!("--admin {}: the answer can't be read", self.admin);
+            return serde_json::from_slice(&body).with_context(told);
+        }
+        match serde_json::from_slice::<Refused>(&body) {
+            Ok(refused) => bail!(refused.error),
+            Err(_) => {
+                bail!("--admin {} answers {status}: is it a Kinference that takes changes?", self.admin)
+            }
+        }
+    }
+
     /// A request for that path, of these segments.
     ///
     /// # Errors
@@ -50,18 +70,15 @@ pub fn under(url: &Url, path: &[&str]) -> String {
     format!("{}{}", url.as_str().trim_end_matches('/'), path.iter().map(segment).collect::<String>())
 }
 
-/// What the server answers, or why it does not do it.
-pub async fn answer<T: DeserializeOwned>(request: RequestBuilder) -> anyhow::Result<T> {
-    let answer = request.send().await.context("the admin listener is not reached")?;
-    let status = answer.status();
-    let body = answer.bytes().await?;
-    if status.is_success() {
-        return serde_json::from_slice(&body).context("the server's answer can't be read");
-    }
-    match serde_json::from_slice::<Refused>(&body) {
-        Ok(refused) => bail!(refused.error),
-        Err(_) => bail!("the server answers {status}: is it a Kinference that takes changes?"),
-    }
+/// Why nobody answers at `--admin` as an admin listener does.
+pub fn unanswered(admin: &str, error: reqwest::Error) -> anyhow::Error {
+    let what = match error.is_connect() || error.is_timeout() {
+        true => "is not reached. It is `admin_listen` of a server's configuration, or a port forwarded to it",
+        false => {
+            "answers, but not in HTTP. Is this where the server listens for gRPC? `admin_listen` is meant"
+        }
+    };
+    anyhow!("--admin {admin} {what}: {:#}", anyhow::Error::from(error.without_url()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use kinference::serve::proto::{ListWorkersRequest, Worker, fleet_client::FleetCl
 
 use crate::{
     cases::Ran,
-    client::{Server, refused},
+    client::Server,
     findings::{Finding, Severity},
     scenario::{Asked, Case, Fleet, Setting, Then, WorkerState, World, decide},
     workers::is_up,
@@ -71,7 +71,8 @@ pub async fn explain(
         Err(found) => return Ok(found.into_iter().filter(|one| one.severity == Severity::Error).collect()),
     };
     let mut client = FleetClient::new(server.connect().await?);
-    let listed = client.list_workers(ListWorkersRequest::default()).await.map_err(refused)?.into_inner();
+    let listed = client.list_workers(ListWorkersRequest::default()).await;
+    let listed = listed.map_err(|status| server.refused(&status))?.into_inner();
     let fleet: Fleet =
         listed.workers.into_iter().map(|worker| (worker.worker_id.clone(), state(worker))).collect();
     let case = Case {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    admin::under,
+    admin::{unanswered, under},
     output::{self, Format},
 };
 
@@ -63,10 +63,10 @@ async fn ask(id: &str, admin: &Url) -> anyhow::Result<Answer> {
     ensure!(!id.is_empty(), "--request-id is empty");
     ensure!(matches!(admin.scheme(), "http" | "https"), "--admin {admin}: neither http:// nor https://");
     let url = under(admin, &["api", "decisions", id]);
-    let failed = || format!("can't ask {admin}");
-    let answer = reqwest::get(url).await.with_context(failed)?;
+    let failed = |error| unanswered(admin.as_str(), error);
+    let answer = reqwest::get(url).await.map_err(failed)?;
     let status = answer.status();
-    let body = answer.bytes().await.with_context(failed)?;
+    let body = answer.bytes().await.map_err(failed)?;
     ensure!(matches!(status, StatusCode::OK | StatusCode::NOT_FOUND), "{admin} answers with {status}");
     serde_json::from_slice(&body)
         .with_context(|| format!("{admin} is no admin listener of a server that remembers decisions"))

@@ -56,7 +56,10 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     // What is wrong from the start is an error, not something to wait for.
     let mut watch = Watch::start(args.server, args.worker_set).await?;
     let mut fleet = Fleet::new(title);
-    fleet.told(watch.next().await);
+    match watch.next().await {
+        Told::Lost(why) => bail!("{why}"),
+        told => fleet.told(told),
+    }
     match !args.once && io::stdout().is_terminal() {
         true => live(watch, fleet, args.interval).await,
         false => plain(watch, fleet, (args.interval, args.once)).await,

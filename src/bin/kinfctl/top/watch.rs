@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tonic::Streaming;
 
 use super::fleet::Told;
-use crate::client::{Server, refused, said};
+use crate::client::Server;
 
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ impl Watch {
                 }
                 Ok(Some(_)) => continue,
                 Ok(None) => anyhow!("the server ended the watch"),
-                Err(status) => anyhow!(said(&status)),
+                Err(status) => self.server.ended(&status),
             };
             self.updates = None;
             return Told::Lost(format!("{lost:#}"));
@@ -57,5 +57,5 @@ impl Watch {
 async fn ask(server: &Server, worker_set: &str) -> anyhow::Result<Streaming<WatchWorkersResponse>> {
     let mut client = FleetClient::new(server.connect().await?);
     let request = WatchWorkersRequest { worker_set: worker_set.to_owned() };
-    Ok(client.watch_workers(request).await.map_err(refused)?.into_inner())
+    Ok(client.watch_workers(request).await.map_err(|status| server.refused(&status))?.into_inner())
 }

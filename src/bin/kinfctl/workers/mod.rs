@@ -4,7 +4,7 @@ mod show;
 
 pub use show::{is_up, kv_use, state, why};
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use kinference::serve::proto::{
     ListWorkersRequest, WatchWorkersRequest, Worker, fleet_client::FleetClient,
     watch_workers_response::Update,
@@ -12,7 +12,7 @@ use kinference::serve::proto::{
 use serde_json::json;
 
 use crate::{
-    client::{Connection, Server, refused, said},
+    client::{Connection, Server},
     output::{Cell, Output, Stream, list, object},
 };
 use show::{CHANGES, WORKERS};
@@ -39,20 +39,21 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         return watch(client, args).await;
     }
     let request = ListWorkersRequest { worker_set: args.worker_set };
-    let workers = client.list_workers(request).await.map_err(refused)?.into_inner().workers;
-    list(args.output.format(), &workers, &WORKERS)
+    let listed = client.list_workers(request).await.map_err(|status| args.server.refused(&status))?;
+    list(args.output.format(), &listed.into_inner().workers, &WORKERS)
 }
 
 async fn watch(mut client: FleetClient<Connection>, args: Args) -> anyhow::Result<()> {
     let request = WatchWorkersRequest { worker_set: args.worker_set };
-    let mut updates = client.watch_workers(request).await.map_err(refused)?.into_inner();
+    let updates = client.watch_workers(request).await;
+    let mut updates = updates.map_err(|status| args.server.refused(&status))?.into_inner();
     let format = args.output.format();
     let mut lines = Stream::new(format, CHANGES);
     let row = |change: &str, worker: &Worker| {
         let cells = (WORKERS.row)(worker);
         [Cell::from(change)].into_iter().chain(cells).collect()
     };
-    while let Some(message) = updates.message().await.map_err(|status| anyhow!(said(&status)))? {
+    while let Some(message) = updates.message().await.map_err(|status| args.server.ended(&status))? {
         match message.update {
             Some(Update::Snapshot(all)) => {
                 let objects: Vec<_> = all.workers.iter().map(WORKERS.object).collect();
