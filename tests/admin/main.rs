@@ -67,7 +67,7 @@ async fn the_filter_of_the_log_is_shown_and_changed() {
     let log = async |method: Method, body: Option<Value>| site.change(method, "/api/log", body).await;
     let is = |filter: &str| (StatusCode::OK, json!({ "filter": filter }));
     assert_eq!(log(Method::GET, None).await, is("info"));
-    assert_eq!(log(Method::PUT, Some(json!({"filter": "warn"}))).await, is("warn"));
+    assert_eq!(log(Method::PUT, Some(json!({"filter": "kinference=warn"}))).await, is("kinference=warn"));
     let bad = [
         (json!({"filter": "wran"}), StatusCode::BAD_REQUEST, "`wran` is neither a level"),
         (json!({"filter": "a[b"}), StatusCode::BAD_REQUEST, "`a[b`: "),
@@ -80,7 +80,7 @@ async fn the_filter_of_the_log_is_shown_and_changed() {
         assert!(told["error"].as_str().unwrap().contains(words), "{body}: {told}");
     }
     assert_eq!(log(Method::PUT, None).await.0, StatusCode::UNSUPPORTED_MEDIA_TYPE);
-    assert_eq!(log(Method::GET, None).await, is("warn"), "what is refused changes nothing");
+    assert_eq!(log(Method::GET, None).await, is("kinference=warn"), "what is refused changes nothing");
 }
 
 #[tokio::test]
