@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    super::proto::{Worker, watch_workers_response::Update},
+    super::proto::{Worker, WorkerState, watch_workers_response::Update},
     *,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     config::Topology,
     fleet::{Availability, KvState},
     roster::{Health, Load, State},
-    types::WorkerId,
+    types::{RemovedReason, WorkerId},
 };
 
 /// Worker `id` of set `a` or `b`, with something that changes.
@@ -111,4 +111,15 @@ fn what_did_not_change_is_not_told() {
     let Some(Update::Changed(changed)) = watch.next().and_then(|m| m.update) else { panic!() };
     assert_eq!((changed.worker_id.as_str(), changed.evicted_because.as_str()), ("w2", "why"));
     assert!(watch.next().is_none());
+}
+
+#[test]
+fn a_state_is_called_as_in_the_metrics() {
+    use RemovedReason::{Asleep, Cordoned, Evicted, Failing, NotReady, OtherModel, Terminating};
+    for reason in [Evicted, NotReady, Terminating, Cordoned, Asleep, Failing] {
+        let name = WorkerState::from(Some(reason)).as_str_name().to_lowercase();
+        assert_eq!(name, format!("worker_state_{}", reason.label()));
+    }
+    assert_eq!(WorkerState::from(None), WorkerState::Ready);
+    assert_eq!(WorkerState::from(Some(OtherModel)), WorkerState::Unspecified, "that is of one request");
 }
