@@ -120,7 +120,8 @@ impl Rules<'_> {
         });
         let said = |of: &RuleTrace| {
             let rule = &pool.rules[of.rule];
-            let steps: Vec<_> = of.steps.iter().map(|step| step_said(step, candidates)).collect();
+            let steps = of.steps.iter().zip(&rule.texts);
+            let steps: Vec<_> = steps.map(|(step, text)| step_said((step, text), candidates)).collect();
             let next = |step: &eval::StepTrace| step.effect == Effect::WouldEmpty(OnEmpty::NextRule);
             let passed_on = of.steps.last().is_some_and(next);
             let (policy, generation) = (rule.policy.clone(), rule.generation);
@@ -162,7 +163,7 @@ fn seen(candidate: &Candidate, (backend, age_ms): (usize, Option<f64>)) -> eval:
     eval::Candidate { backend, ttft_ms: prediction.ttft_ms, worker }
 }
 
-fn step_said(step: &eval::StepTrace, candidates: &[Candidate]) -> StepSaid {
+fn step_said((step, text): (&eval::StepTrace, &Arc<str>), candidates: &[Candidate]) -> StepSaid {
     let effect = match &step.effect {
         Effect::Narrowed => StepEffect::Narrowed,
         Effect::WouldEmpty(_) => StepEffect::WouldEmpty,
@@ -170,5 +171,6 @@ fn step_said(step: &eval::StepTrace, candidates: &[Candidate]) -> StepSaid {
         Effect::OthersFaster(by) => StepEffect::OthersFaster(*by),
         Effect::Ordered(_) => StepEffect::Ordered,
     };
-    StepSaid { effect, removed: step.removed.iter().map(|at| by_policy(&candidates[*at])).collect() }
+    let removed = step.removed.iter().map(|at| by_policy(&candidates[*at])).collect();
+    StepSaid { text: text.clone(), effect, removed }
 }

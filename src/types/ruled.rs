@@ -46,6 +46,8 @@ pub struct RuleUnknown {
 /// What a step did.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct StepSaid {
+    /// The step as it is written, in one line.
+    pub text: Arc<str>,
     /// What it came to.
     pub effect: StepEffect,
     /// The candidates that it took away.

@@ -60,6 +60,8 @@ async fn the_first_rule_that_matches_decides_and_tells_what_it_did() {
     let rules = &decision.ruled.as_ref().unwrap().rules;
     let steps: Vec<_> = rules[0].steps.iter().map(|step| (step.effect, step.removed.len())).collect();
     assert_eq!((rules.len(), steps), (1, vec![(StepEffect::Narrowed, 2), (StepEffect::Ordered, 0)]));
+    let written: Vec<_> = rules[0].steps.iter().map(|step| &*step.text).collect();
+    assert_eq!(written, ["keep: {models: [qwen-4b]}", "minimize: PredictedTTFT"]);
     assert_eq!(ids(&site.decide(tagged("late")).await), [1, 2]);
     let free = site.decide(tagged("none")).await;
     assert_eq!((ids(&free), picked(&free), decided_by(&free)), (vec![1, 2, 3, 4], 1, None));
@@ -115,6 +117,7 @@ async fn a_rejection_has_the_status_and_the_words_of_its_rule() {
     assert_eq!((step.effect, step.removed.len()), (StepEffect::WouldEmpty, 4));
     assert!(
         site.metrics.render().contains("kinference_rejections_total{kind=\"policy\",tenant=\"_none\"} 1")
+    assert_eq!(&*step.text, "exclude: {kind: Worker}");
     );
     assert_eq!([1, 2, 3, 4].map(|id| site.in_flight(id)), [0; 4]);
     assert_ne!(refused.kind, ErrorKind::NoWorker);

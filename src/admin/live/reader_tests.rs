@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 fn ruled(effect: StepEffect, removed: usize) -> Arc<Ruled> {
     let gone = Removed { who: "w2".into(), model: None, reason: RemovedReason::Policy };
-    let steps = vec![StepSaid { effect, removed: vec![gone; removed] }];
+    let steps = vec![StepSaid { text: "keep: {}".into(), effect, removed: vec![gone; removed] }];
     let rule = RuleSaid { policy: "p".into(), rule: "r".into(), steps, ..RuleSaid::default() };
     Arc::new(Ruled { pool: "n/pool".into(), rules: vec![rule], ..Ruled::default() })
 }

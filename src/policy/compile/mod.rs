@@ -6,6 +6,7 @@
 mod lint;
 mod pools;
 mod rules;
+mod text;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

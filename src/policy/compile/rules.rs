@@ -1,6 +1,6 @@
 //! The rules of a pool, in the order in which they are tried.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::Arc};
 
 use super::{
     super::{
@@ -11,6 +11,7 @@ use super::{
     },
     Compiler, lint, listed,
     pools::Place,
+    text,
 };
 
 impl Compiler<'_> {
@@ -40,39 +41,42 @@ impl Compiler<'_> {
     /// `None`: its `when` is no expression, which its policy was told when it was read.
     fn rule(&mut self, policy: &Key, rule: &crd::Rule, (models, at): (&[Model], &Place)) -> Option<Rule> {
         let when = rule.when.as_deref().map(When::compile).transpose().ok()?;
-        let steps = self.steps(&rule.steps, (models, &at.field("steps")));
+        let (steps, texts): (Vec<_>, Vec<_>) =
+            self.steps(&rule.steps, (models, &at.field("steps"))).into_iter().unzip();
         Some(Rule {
             policy: policy.name.clone(),
             generation: None,
             name: rule.name.as_str().into(),
             matcher: self.matcher(&rule.matches.clone().unwrap_or_default(), (models, &at.field("match"))),
             when,
-            steps,
+            steps: steps.into(),
+            texts: texts.into(),
             on_empty: rule.on_empty,
             reject: rule.reject.clone().unwrap_or_default(),
         })
     }
 
-    fn steps(&mut self, steps: &[crd::Step], (models, at): (&[Model], &Place)) -> Box<[Step]> {
+    /// The steps, each with its text.
+    fn steps(&mut self, steps: &[crd::Step], (models, at): (&[Model], &Place)) -> Vec<(Step, Arc<str>)> {
         let last = steps.iter().rposition(|step| step.minimize.is_some());
         let compiled = steps.iter().enumerate().filter_map(|(n, step)| {
             let place = at.item(n);
             let mut condition = |field: &str, given: &Option<CandidateMatch>| {
                 given.as_ref().map(|given| self.condition(given, (models, &place.field(field))))
             };
-            if let Some(condition) = condition("exclude", &step.exclude) {
-                return Some(Step::Exclude(condition));
-            }
-            if let Some(condition) = condition("keep", &step.keep) {
-                return Some(Step::Keep(condition));
-            }
-            if let Some(condition) = condition("prefer", &step.prefer) {
-                return Some(Step::Prefer(condition, step.unless_faster_by_ms.map(f64::from)));
-            }
-            match (step.minimize?, step.tolerance) {
-                (Measure::PredictedTtft, None) if last == Some(n) => Some(Step::Soonest),
-                (measure, tolerance) => Some(Step::Minimize(measure, tolerance.unwrap_or_default())),
-            }
+            let compiled = if let Some(condition) = condition("exclude", &step.exclude) {
+                Step::Exclude(condition)
+            } else if let Some(condition) = condition("keep", &step.keep) {
+                Step::Keep(condition)
+            } else if let Some(condition) = condition("prefer", &step.prefer) {
+                Step::Prefer(condition, step.unless_faster_by_ms.map(f64::from))
+            } else {
+                match (step.minimize?, step.tolerance) {
+                    (Measure::PredictedTtft, None) if last == Some(n) => Step::Soonest,
+                    (measure, tolerance) => Step::Minimize(measure, tolerance.unwrap_or_default()),
+                }
+            };
+            Some((compiled, text::of(step)))
         });
         compiled.collect()
     }

@@ -27,6 +27,8 @@ pub struct Rule {
     pub(in crate::policy) matcher: Matcher,
     pub(in crate::policy) when: Option<When>,
     pub(in crate::policy) steps: Box<[Step]>,
+    /// Its steps as they are written, each in one line.
+    pub texts: Box<[Arc<str>]>,
     pub(in crate::policy) on_empty: OnEmpty,
     pub(in crate::policy) reject: Rejection,
 }

@@ -63,8 +63,10 @@ mod tests {
             model: Some("served".into()),
             reason: types::RemovedReason::Policy,
         };
-        let faster = types::StepSaid { effect: StepEffect::OthersFaster(12.5), removed: vec![] };
-        let narrowed = types::StepSaid { effect: StepEffect::Narrowed, removed: vec![gone] };
+        let faster =
+            types::StepSaid { text: "s".into(), effect: StepEffect::OthersFaster(12.5), removed: vec![] };
+        let narrowed =
+            types::StepSaid { text: "s".into(), effect: StepEffect::Narrowed, removed: vec![gone] };
         let rule = types::RuleSaid {
             policy: "p".into(),
             generation: Some(3),

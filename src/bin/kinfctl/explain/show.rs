@@ -27,7 +27,7 @@ pub fn lines(ran: &Ran<'_>, colours: bool) -> Vec<String> {
     }
     for trace in &decision.trace {
         out.push(format!("rule {}:", rule(trace.rule)));
-        let written = ran.world.steps(&ran.world.pool.rules[trace.rule]);
+        let written = &ran.world.pool.rules[trace.rule].texts;
         for (n, (step, written)) in trace.steps.iter().zip(written).enumerate() {
             out.push(format!("  {}. {written}: {}", n + 1, effect(ran, step)));
         }
@@ -107,9 +107,9 @@ pub fn object(ran: &Ran<'_>) -> Value {
         })
     });
     let trace = decision.trace.iter().map(|trace| {
-        let written = ran.world.steps(&ran.world.pool.rules[trace.rule]);
+        let written = &ran.world.pool.rules[trace.rule].texts;
         let steps = trace.steps.iter().zip(written);
-        let steps = steps.map(|(step, written)| json!({ "step": written, "effect": effect(ran, step) }));
+        let steps = steps.map(|(step, written)| json!({ "step": &**written, "effect": effect(ran, step) }));
         json!({ "by": rule(trace.rule), "steps": steps.collect::<Vec<_>>() })
     });
     json!({

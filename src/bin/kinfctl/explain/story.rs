@@ -97,6 +97,9 @@ struct Step {
     effect: Effect,
     removed: Vec<Removed>,
 }
+    /// Servers of before did not tell.
+    #[serde(default)]
+    text: String,
 
 /// A word, or a word and a number.
 #[derive(Deserialize)]
@@ -178,13 +181,17 @@ fn rules(ruled: &Ruled) -> Vec<String> {
     }
     for Rule { policy, rule, steps, passed_on } in &ruled.rules {
         out.push(format!("rule `{rule}` of {policy}:"));
-        out.extend(steps.iter().enumerate().map(|(n, step)| format!("  {}. {}", n + 1, effect(step))));
+        out.extend(steps.iter().enumerate().map(|(n, step)| format!("  {}. {}", n + 1, told(step))));
         out.extend(passed_on.then(|| "  passes the request on".to_owned()));
     }
     out
 }
 
-fn effect(Step { effect, removed }: &Step) -> String {
+fn told(step: &Step) -> String {
+    if step.text.is_empty() { effect(step) } else { format!("{}: {}", step.text, effect(step)) }
+}
+
+fn effect(Step { effect, removed, .. }: &Step) -> String {
     let names: Vec<_> = removed.iter().map(|one| one.who.as_str()).collect();
     match effect {
         Effect::Word(word) => match word.as_str() {

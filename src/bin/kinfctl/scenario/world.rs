@@ -5,13 +5,8 @@ use std::{path::Path, sync::Arc};
 use kinference::{
     config::{Config, Profile},
     load::POLLS_KEPT,
-    policy::{
-        Resource,
-        eval::{Pool, Rule},
-        manifests,
-    },
+    policy::{eval::Pool, manifests},
 };
-use serde_json::Value;
 
 use super::test_file::{Setting, beside};
 use crate::{
@@ -29,7 +24,6 @@ const BLOCK_TOKENS: u32 = 16;
 pub struct World {
     /// The pool.
     pub pool: Arc<Pool>,
-    resources: Vec<Resource>,
     config: Option<Config>,
     standard: Profile,
 }
@@ -61,7 +55,7 @@ impl World {
         let pool = pool.map_err(|why| found.push(wrong(format!("`pool` is {:?}: {why}", setting.pool))));
         match pool {
             Ok(pool) if found.iter().all(|one| one.severity != Severity::Error) => {
-                Ok(Self { pool, resources: made.resources, config, standard: Profile::default() })
+                Ok(Self { pool, config, standard: Profile::default() })
             }
             _ => Err(found),
         }
@@ -70,7 +64,7 @@ impl World {
     /// Of a pool alone.
     #[cfg(test)]
     pub fn bare(pool: Arc<Pool>) -> Self {
-        Self { pool, resources: Vec::new(), config: None, standard: Profile::default() }
+        Self { pool, config: None, standard: Profile::default() }
     }
 
     /// The profile of a worker set, and how many tokens its blocks have.
@@ -87,41 +81,5 @@ impl World {
     pub fn stale_after_ms(&self) -> f64 {
         let poll = self.config.as_ref().map_or(POLL_MS, |config| config.metrics_poll.as_secs_f64() * 1e3);
         poll * f64::from(POLLS_KEPT)
-    }
-
-    /// The steps of a rule as they are written, each on a line.
-    pub fn steps(&self, rule: &Rule) -> Vec<String> {
-        let policies = self.resources.iter().filter_map(|resource| match resource {
-            Resource::InferencePolicy(policy) => Some(policy),
-            _ => None,
-        });
-        let named = policies.filter(|policy| policy.metadata.name.as_deref() == Some(&rule.policy));
-        let written = named.flat_map(|policy| &policy.spec.rules).find(|one| *one.name == *rule.name);
-        let steps = written.into_iter().flat_map(|rule| &rule.steps);
-        steps.map(|step| in_one_line(&serde_json::to_value(step).unwrap_or_default())).collect()
-    }
-}
-
-/// A mapping without its braces.
-fn in_one_line(step: &Value) -> String {
-    let text = flow(step);
-    text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(&text).to_owned()
-}
-
-/// YAML in one line.
-fn flow(value: &Value) -> String {
-    match value {
-        Value::Object(fields) => {
-            let fields: Vec<_> =
-                fields.iter().map(|(name, value)| format!("{name}: {}", flow(value))).collect();
-            format!("{{{}}}", fields.join(", "))
-        }
-        // Bounds are numbers of any kind: a whole one is written as such.
-        Value::Number(number) => {
-            number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string())
-        }
-        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }
