@@ -11,7 +11,7 @@ use std::{
 use serde::{Serialize, Serializer};
 
 use crate::types::{
-    Decision, Ending, Outcome, Record, Rejection, Ruled, Stages, TraceParent, Usage, WorkerId,
+    Decision, Ending, Outcome, Record, Rejection, Removed, Ruled, Stages, TraceParent, Usage, WorkerId,
 };
 
 use super::Kept;
@@ -44,6 +44,7 @@ struct ShownRejection<'r> {
     status: u16,
     message: &'r str,
     ruled: Option<&'r Ruled>,
+    removed: &'r [Removed],
 }
 
 /// A decision that is kept: its number, and how its request ended.
@@ -118,6 +119,7 @@ fn shown_rejection(rejection: &Rejection) -> ShownRejection<'_> {
         status: rejection.kind.http_status(),
         message: &rejection.message,
         ruled: rejection.ruled.as_deref(),
+        removed: &rejection.removed,
     }
 }
 

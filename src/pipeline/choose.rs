@@ -54,15 +54,25 @@ pub(super) fn choose(
     let providers = table.providers();
     field.keep_taking(providers);
     let (candidates, others) = clock.during(Stage::Predict, || predicted(pipeline, &field, (&load, prompts)));
-    let Left { mut candidates, taken, ruled } = match &rules {
-        Some(rules) => clock.during(Stage::Policy, || rules.run(candidates, &others))?,
-        None => Left::all(candidates),
+    let left = match &rules {
+        Some(rules) => clock.during(Stage::Policy, || rules.run(candidates, &others)),
+        None => Ok(Left::all(candidates)),
+    };
+    let Left { mut candidates, taken, ruled } = match left {
+        Ok(left) => left,
+        Err(rejection) => return Err(rejection.after(field.removed)),
     };
     let picking = Instant::now();
     rank(&mut candidates);
-    let (choice, replicated) = pick_one(pipeline, &field, &candidates, prompts).ok_or_else(no_worker)?;
+    let picked = pick_one(pipeline, &field, &candidates, prompts).and_then(|(choice, replicated)| {
+        let winner = seat_of(&field, &candidates[choice.chosen])?;
+        Some((choice, replicated, winner))
+    });
+    let Some((choice, replicated, winner)) = picked else {
+        let nobody = no_worker(rules::removed(&taken).collect());
+        return Err(Rejection { ruled, ..nobody }.after(field.removed));
+    };
     let chosen = &candidates[choice.chosen];
-    let winner = seat_of(&field, chosen).ok_or_else(no_worker)?;
     let held = prompts.on(winner);
     let lesson = lesson(pipeline, asked.subject, (winner, chosen), (&load, held));
     let reserved = match &winner.who {
@@ -171,10 +181,12 @@ fn settle(pipeline: &Pipeline, field: &mut Field, prompts: &Prompts) -> Result<(
         }
     }
     match longest {
-        Some(tokens) if field.seats.is_empty() => Err(Rejection::new(
-            ErrorKind::BadRequest,
-            format!("The prompt has {tokens} tokens, which is more than the model's context holds."),
-        )),
+        Some(tokens) if field.seats.is_empty() => {
+            let why =
+                format!("The prompt has {tokens} tokens, which is more than the model's context holds.");
+            let removed = std::mem::take(&mut field.removed);
+            Err(Rejection { removed, ..Rejection::new(ErrorKind::BadRequest, why) })
+        }
         _ => Ok(()),
     }
 }

@@ -43,7 +43,7 @@ use crate::{
     policy::{Secrets, compile::Policies},
     prompt::Tokenizers,
     route::{Demand, HotPrefixes},
-    types::{Degradation, ErrorKind, ErrorShape, Rejection, RequestKind, Stage},
+    types::{Degradation, ErrorKind, ErrorShape, Rejection, Removed, RequestKind, Stage},
 };
 
 pub use calibration::{Calibrations, Coefficient, Learnt};
@@ -215,11 +215,12 @@ impl Pipeline {
         };
         self.stick(&mut subject, &mut field);
         if field.seats.is_empty() {
-            return Err(no_worker());
+            return Err(no_worker(field.removed));
         }
         let wordings = self.word(&mut subject, &field, deadline).await?;
         let (mut placement, words) = if self.mock {
-            mock::choose(self, incoming, &subject, &field).ok_or_else(no_worker)?
+            let chosen = mock::choose(self, incoming, &subject, &field);
+            chosen.ok_or_else(|| no_worker(field.removed))?
         } else {
             let seats = (&*field.seats, &wordings);
             let prompts = tokens::prepare(self, &mut subject, seats, (deadline, clock)).await;
@@ -259,7 +260,7 @@ impl Pipeline {
         {
             // Without policies a pool's published model names are not ours to know: any worker may have it.
             if incoming.pool.is_none() && subject.must_name_a_served_model() {
-                return Err(if is_untold(&fleet) { no_worker() } else { unknown_model(model) });
+                return Err(if is_untold(&fleet) { no_worker(field.removed) } else { unknown_model(model) });
             }
             subject.model = None;
             field = of(None);
@@ -312,8 +313,10 @@ fn is_untold(fleet: &Snapshot) -> bool {
     polled.peek().is_some() && polled.all(|member| member.status.models.load().is_none())
 }
 
-fn no_worker() -> Rejection {
-    Rejection::new(ErrorKind::NoWorker, "No worker can take this request at the moment.")
+/// Nobody is left of those who were removed.
+fn no_worker(removed: Vec<Removed>) -> Rejection {
+    let why = "No worker can take this request at the moment.";
+    Rejection { removed, ..Rejection::new(ErrorKind::NoWorker, why) }
 }
 
 fn unknown_model(model: &str) -> Rejection {

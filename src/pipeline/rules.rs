@@ -108,6 +108,7 @@ impl Rules<'_> {
                 kind: ErrorKind::Policy(PolicyStatus::of(reject.status)),
                 message: reject.message,
                 ruled: Some(ruled),
+                removed: removed(&candidates).collect(),
             }),
         }
     }

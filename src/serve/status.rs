@@ -141,7 +141,7 @@ impl Refusal {
 }
 
 impl From<Rejection> for Refusal {
-    fn from(Rejection { kind, message, ruled: _ }: Rejection) -> Self {
+    fn from(Rejection { kind, message, .. }: Rejection) -> Self {
         Self { reason: kind.into(), message }
     }
 }

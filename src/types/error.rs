@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Ruled;
+use super::{Removed, Ruled};
 
 /// Why a request was turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,14 +169,23 @@ pub struct Rejection {
     pub kind: ErrorKind,
     /// For the client.
     pub message: String,
-    /// The rules that turned it away, if rules did.
+    /// What the pool's rules made of it, as far as they were run.
     pub ruled: Option<Arc<Ruled>>,
+    /// Those who might have served it, and why they did not.
+    pub removed: Vec<Removed>,
 }
 
 impl Rejection {
     /// A rejection of that kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), ruled: None }
+        Self { kind, message: message.into(), ruled: None, removed: Vec::new() }
+    }
+
+    /// The same where those were removed before.
+    #[must_use]
+    pub fn after(mut self, mut removed: Vec<Removed>) -> Self {
+        removed.append(&mut self.removed);
+        Self { removed, ..self }
     }
 
     /// The JSON body of the answer.

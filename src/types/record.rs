@@ -144,7 +144,7 @@ impl Record {
         let all = |decision: &Arc<Decision>| {
             decision.candidates.len() + decision.taken.len() + decision.removed.len()
         };
-        self.decided.as_ref().map_or(0, all)
+        self.decided.as_ref().map_or_else(|rejection| rejection.removed.len(), all)
     }
 
     /// What the decision was made without: of it as a whole, and of the candidate that was chosen.

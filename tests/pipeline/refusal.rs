@@ -45,7 +45,10 @@ async fn without_an_eligible_worker_it_is_our_fault() {
     let site = Site::of(&profile("p", |_| {}), 2);
     assert_eq!(site.refused(Incoming { subset: Some(vec![]), ..prompt(0..9) }).await, ErrorKind::NoWorker);
     (1..=2).for_each(|id| site.fail(id));
-    assert_eq!(site.refused(prompt(0..9)).await, ErrorKind::NoWorker);
+    let refused = site.refusal(prompt(0..9)).await;
+    let removed: Vec<_> = refused.removed.iter().map(|one| (&*one.who, one.reason)).collect();
+    assert_eq!(removed, [("w1", RemovedReason::Failing), ("w2", RemovedReason::Failing)]);
+    assert_eq!(refused.kind, ErrorKind::NoWorker);
     assert_eq!(site.refused(completion(r#"{"model":"gone","prompt":"x"}"#)).await, ErrorKind::ModelNotFound);
 }
 
@@ -87,6 +90,8 @@ async fn a_prompt_goes_where_it_fits_or_nowhere() {
     assert_eq!((picked(&decision), decision.removed[0].reason), (2, RemovedReason::PromptTooLong));
     let refused = site.refusal(prompt(0..128)).await;
     assert!(refused.kind == ErrorKind::BadRequest && refused.message.contains("128"), "{refused:?}");
+    assert!(refused.removed.iter().all(|one| one.reason == RemovedReason::PromptTooLong), "{refused:?}");
+    assert_eq!(refused.removed.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -111,13 +111,15 @@ async fn a_rejection_has_the_status_and_the_words_of_its_rule() {
         (refused.kind.label(), refused.kind.http_status(), &*refused.message),
         ("policy", 451, "not here")
     );
+    let removed: Vec<_> = refused.removed.iter().map(|one| one.reason).collect();
+    assert_eq!(removed, [RemovedReason::Policy; 4]);
     let ruled = refused.ruled.unwrap();
     assert_eq!(ruled.decided_by().unwrap().name(), "rules/local");
     let step = &ruled.rules[0].steps[0];
     assert_eq!((step.effect, step.removed.len()), (StepEffect::WouldEmpty, 4));
+    assert_eq!(&*step.text, "exclude: {kind: Worker}");
     assert!(
         site.metrics.render().contains("kinference_rejections_total{kind=\"policy\",tenant=\"_none\"} 1")
-    assert_eq!(&*step.text, "exclude: {kind: Worker}");
     );
     assert_eq!([1, 2, 3, 4].map(|id| site.in_flight(id)), [0; 4]);
     assert_ne!(refused.kind, ErrorKind::NoWorker);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use kinference::types::Prediction;
+use kinference::types::{Prediction, RemovedReason};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -69,6 +69,9 @@ struct Rejection {
     status: u16,
     message: String,
     ruled: Option<Ruled>,
+    /// Servers of before did not tell.
+    #[serde(default)]
+    removed: Vec<Removed>,
 }
 
 #[derive(Deserialize)]
@@ -94,12 +97,12 @@ struct Unknown {
 
 #[derive(Deserialize)]
 struct Step {
-    effect: Effect,
-    removed: Vec<Removed>,
-}
     /// Servers of before did not tell.
     #[serde(default)]
     text: String,
+    effect: Effect,
+    removed: Vec<Removed>,
+}
 
 /// A word, or a word and a number.
 #[derive(Deserialize)]
@@ -124,6 +127,9 @@ struct Usage {
     cached_tokens: Option<u64>,
 }
 
+/// The reason of those whom a rule took away: the rule's steps tell of them.
+const BY_RULE: &str = RemovedReason::Policy.label();
+
 /// For people.
 pub fn lines(story: &Story, colours: bool) -> Vec<String> {
     let mut out = vec![
@@ -136,9 +142,11 @@ pub fn lines(story: &Story, colours: bool) -> Vec<String> {
     }
     let decision = story.decision.as_ref();
     let rejected = story.rejection.as_ref().and_then(|rejection| rejection.ruled.as_ref());
-    out.extend(
-        decision.and_then(|decision| decision.ruled.as_ref()).or(rejected).map(rules).unwrap_or_default(),
-    );
+    let ruled = decision.and_then(|decision| decision.ruled.as_ref()).or(rejected);
+    out.extend(ruled.map(rules).unwrap_or_default());
+    if decision.is_some() && ruled.is_some_and(|ruled| ruled.rules.is_empty()) {
+        out.push("no rule matches: by predicted time to first token".to_owned());
+    }
     // Painted lines are clean already.
     let mut out: Vec<_> = out.iter().map(|line| clean(line)).collect();
     if let Some(decision) = decision {
@@ -176,9 +184,6 @@ fn rules(ruled: &Ruled) -> Vec<String> {
         format!("rule `{rule}` of {policy} can't be told to match: {why}")
     });
     let mut out: Vec<_> = unknown.collect();
-    if ruled.rules.is_empty() {
-        out.push("no rule matches: by predicted time to first token".to_owned());
-    }
     for Rule { policy, rule, steps, passed_on } in &ruled.rules {
         out.push(format!("rule `{rule}` of {policy}:"));
         out.extend(steps.iter().enumerate().map(|(n, step)| format!("  {}. {}", n + 1, told(step))));
@@ -266,12 +271,14 @@ fn taken_by(decision: &Decision, one: &Candidate) -> String {
 
 fn end(story: &Story) -> Vec<String> {
     let mut out = Vec::new();
+    let decided = story.decision.iter().flat_map(|decision| &decision.removed);
+    let rejected = story.rejection.iter().flat_map(|rejection| &rejection.removed);
+    let others = decided.chain(rejected).filter(|one| one.reason != BY_RULE);
+    let others: Vec<_> = others.map(|one| format!("{} ({})", one.who, one.reason)).collect();
+    if !others.is_empty() {
+        out.push(format!("no candidates: {}", others.join(", ")));
+    }
     if let Some(decision) = &story.decision {
-        let others = decision.removed.iter().filter(|one| one.reason != "policy");
-        let others: Vec<_> = others.map(|one| format!("{} ({})", one.who, one.reason)).collect();
-        if !others.is_empty() {
-            out.push(format!("no candidates: {}", others.join(", ")));
-        }
         let chosen = decision.candidates.get(decision.chosen).map(Candidate::name).unwrap_or_default();
         out.push(format!("goes to {chosen}"));
     }
