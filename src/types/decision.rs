@@ -136,6 +136,25 @@ pub enum RemovedReason {
 }
 
 impl RemovedReason {
+    /// Every one, for table tests.
+    pub const ALL: [Self; 15] = [
+        Self::OtherModel,
+        Self::Evicted,
+        Self::NotReady,
+        Self::Terminating,
+        Self::Cordoned,
+        Self::Asleep,
+        Self::PromptTooLong,
+        Self::NotInSubset,
+        Self::Excluded,
+        Self::Failing,
+        Self::Gone,
+        Self::Policy,
+        Self::OtherApi,
+        Self::BodyUnseen,
+        Self::NoCredential,
+    ];
+
     /// The word in logs and answers.
     pub const fn label(self) -> &'static str {
         match self {

@@ -21,3 +21,4 @@ mod site;
 mod tokens;
 mod warmup;
 mod wording;
+mod words;
