@@ -87,6 +87,7 @@ fn models(incoming: &Incoming, shape: ErrorShape) -> Option<Result<Value, Reject
 fn service(metrics: &Metrics, limits: BodyLimits) -> ExtProc {
     let parts = Parts {
         models: Some(Arc::new(models)),
+        refused: Arc::new(|_, _| {}),
         decide: Arc::new(decide) as Decide,
         budget: BodyBudget::new(limits, metrics),
         config: ExtProcConfig { explain_headers: true, trust_headers: true, ..ExtProcConfig::default() },

@@ -127,7 +127,7 @@ fn messages_read_as_they_are_told() {
                     assert_eq!(line["kind"], "request_headers");
                     assert_eq!(last, eos);
                     assert_eq!(head.request_id.as_ref(), header("x-request-id"));
-                    assert_eq!(head.content_type.unwrap_or_default(), header("content-type"));
+                    assert_eq!(head.content_type.as_deref().unwrap_or_default(), header("content-type"));
                     assert_eq!(head.content_length, header("content-length").parse().ok());
                 }
                 Message::ResponseHeaders(head) => {

@@ -15,7 +15,7 @@ use crate::{
     serve::{
         Services,
         eds::Endpoints,
-        ext_proc::{ExtProc, Parts, deciding, publishing},
+        ext_proc::{ExtProc, Parts, deciding, publishing, telling},
         fleet::Fleet,
         picker::{Picker, PickerParts},
         rate_limiter::RateLimits,
@@ -112,6 +112,7 @@ impl App {
         };
         let parts = Parts {
             models: Some(publishing(pipeline.clone())),
+            refused: telling(pipeline.clone()),
             decide: deciding(pipeline),
             budget,
             config: self.config.ext_proc.clone(),

@@ -46,6 +46,14 @@ pub struct Incoming {
 }
 
 impl Incoming {
+    /// The model that it asks for, as far as that is known without its body.
+    pub(super) fn asks_for(&self) -> Option<Arc<str>> {
+        match (&self.model, &self.kind) {
+            (None, RequestKind::Models(Some(only))) => Some(only.as_str().into()),
+            (model, _) => model.clone(),
+        }
+    }
+
     /// Takes over what its body says of it, as far as that is allowed and nobody who is trusted has said it.
     pub(super) fn adopt(&mut self, declared: &mut Declared, allowed: BodyMetadata) {
         if allowed.tenant && self.tenant.is_none() {

@@ -157,9 +157,18 @@ impl Pipeline {
         let found = pools::named(&policies, incoming).transpose()?;
         let listed = found.and_then(|pool| listing::listing(&pool, asked, shape));
         if let Err(rejection) = &listed {
-            self.metrics.rejected(incoming.tenant.as_ref(), rejection);
+            self.refused(incoming, rejection);
         }
         Some(listed)
+    }
+
+    /// A request was turned away without a decision: tells of it as of those that a decision turns away. Of the request
+    /// whatever is known may be said; its body is not looked at.
+    pub fn refused(&self, incoming: &Incoming, rejection: &Rejection) {
+        let mut clock = Clock::of(incoming);
+        clock.asks_for(incoming.asks_for());
+        self.metrics.rejected(incoming.tenant.as_ref(), rejection);
+        self.rooms.decisions.decided(clock.record(incoming, &Err(rejection.clone())));
     }
 
     /// Decides where a request goes and reserves its load there. Returns within the deadline, if need be

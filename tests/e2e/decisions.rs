@@ -1,14 +1,19 @@
 //! What is told of a decision by the real server: its log, its admin listener, `kinfctl` and its traces, of one request
 //! that came through Envoy.
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+};
 
 use kinference::observe::TraceProtocol;
 use serde_json::Value;
 
 use crate::{
     receiver::Receiver,
-    stack::{Stack, until},
+    stack::{PATIENCE, Stack, until},
 };
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -75,4 +80,56 @@ async fn a_request_through_envoy_is_told_of_everywhere() {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines.len(), &lines[0]["request_id"]), (1, &decision["request_id"]), "{text}");
     assert!(lines[0]["decision"]["candidates"].as_array().unwrap().len() == 3 && !text.contains("s3cret"));
+}
+
+/// A body that stops half way, and what its client reads.
+fn stalled(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json";
+    write!(stream, "{head}\r\ncontent-length: 100\r\n\r\n{{\"model\":").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_before_it_is_decided_is_told_of_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("decisions.jsonl");
+    let extra = format!(
+        "body_max_request_kb = 64\nbody_idle_timeout_secs = 1\n[ext_proc]\nexplain_headers = true\n\
+         [decision_log]\noutput = \"file\"\nfile = \"{}\"\nsample = 0.0\n",
+        file.display()
+    );
+    let Some(mut stack) = Stack::with("duplex.yaml", &extra, &["--speedup", "50"]).await else { return };
+    let chat = |words: usize| {
+        serde_json::json!({"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "word ".repeat(words)}]})
+            .to_string()
+    };
+    let accepted = stack.post("/v1/chat/completions", chat(9)).await;
+    assert_eq!(accepted.status(), 200);
+    let large = stack.post("/v1/chat/completions", chat(20_000)).await;
+    assert_eq!(large.status(), 413);
+    let id = large.headers()["x-kinference-request-id"].to_str().unwrap().to_owned();
+    let address = stack.envoy.url.trim_start_matches("http://").to_owned();
+    let late = tokio::task::spawn_blocking(move || stalled(&address)).await.unwrap();
+    assert!(late.starts_with("HTTP/1.1 408"), "{late}");
+    stack.until_idle().await;
+
+    let latest = format!("http://{}/api/decisions?limit=9", stack.router.admin);
+    let latest: Value = reqwest::get(latest).await.unwrap().json().await.unwrap();
+    let told: Vec<_> = latest["decisions"].as_array().unwrap().iter().collect();
+    let kinds: Vec<_> = told.iter().map(|one| one["rejection"]["kind"].as_str().unwrap_or("none")).collect();
+    assert_eq!(kinds, ["body_timeout", "body_too_large", "none"]);
+    assert_eq!((&told[1]["call"], &told[1]["request_id"]), (&"chat_completions".into(), &id.as_str().into()));
+    let story = explained(&id, &stack.router.admin);
+    assert!(story.contains("is rejected with 413 (body_too_large)"), "{story}");
+    for kind in ["body_timeout", "body_too_large"] {
+        let counted = format!("kinference_rejections_total{{kind=\"{kind}\"");
+        assert_eq!(stack.router.metric(&counted).await, 1.0);
+    }
+    stack.router.terminate();
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"body_timeout\"") && text.contains("\"body_too_large\""), "{text}");
 }

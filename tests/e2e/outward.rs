@@ -101,6 +101,7 @@ fn server() -> Server {
     let metrics = Metrics::new();
     let parts = Parts {
         models: None,
+        refused: Arc::new(|_, _| {}),
         decide: Arc::new(|incoming| {
             let placed = placed(&incoming);
             Box::pin(async move { Ok(placed) })

@@ -128,6 +128,7 @@ const DECODED: &str = r#"{"model":"tiny","decoded":true}"#;
 fn server(metrics: &Metrics, endpoints: [String; 2]) -> Server {
     let parts = Parts {
         models: None,
+        refused: Arc::new(|_, _| {}),
         decide: Arc::new(move |incoming| {
             let placed = placed(&incoming, &endpoints);
             Box::pin(async move { Ok(placed) })

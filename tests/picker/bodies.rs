@@ -6,7 +6,7 @@ use futures::StreamExt;
 use kinference::{
     config::BodyLimits,
     serve::{
-        proto::{BodyHead, PushBodyRequest},
+        proto::{BodyHead, PickRequest, PushBodyRequest},
         status::Reason,
     },
     types::ErrorKind,
@@ -16,7 +16,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
-    door::{COMPLETIONS, Door, by_id, chunk, first, head, pushing, seeded},
+    door::{COMPLETIONS, Door, by_id, chunk, first, head, inline, pushing, seeded},
     site::MODEL,
 };
 
@@ -26,7 +26,7 @@ fn completion() -> Vec<u8> {
 
 async fn refusal(door: &Door, messages: Vec<PushBodyRequest>) -> Reason {
     let messages: Vec<_> = messages.into_iter().map(Ok).collect();
-    let refusal = door.picker.push(futures::stream::iter(messages)).await.unwrap_err();
+    let refusal = door.picker.push(futures::stream::iter(messages), None).await.unwrap_err();
     assert_eq!(door.budget.held_bytes(), 0, "freed at once");
     refusal.reason
 }
@@ -36,7 +36,7 @@ async fn a_pushed_body_says_what_it_asks_for_and_is_used_once() {
     let door = Door::of(&seeded(), 2);
     let body = completion();
     let messages: Vec<_> = pushing(head(COMPLETIONS), &body).into_iter().map(Ok).collect();
-    let pushed = door.picker.push(futures::stream::iter(messages)).await.unwrap();
+    let pushed = door.picker.push(futures::stream::iter(messages), None).await.unwrap();
     assert_eq!((pushed.length, pushed.model.as_str(), pushed.stream), (body.len() as u64, MODEL, true));
     assert!(pushed.body_id.starts_with("here."), "{}", pushed.body_id);
     assert!(door.budget.held_bytes() > body.len());
@@ -80,9 +80,17 @@ async fn bodies_are_refused_early_and_leave_nothing() {
         (vec![first(announced(8_001))], ErrorKind::BodyTooLarge.into()),
         (pushing(head(COMPLETIONS), &[b' '; 8_001]), ErrorKind::BodyTooLarge.into()),
     ];
+    let refusals = table.len();
     for (messages, reason) in table {
         assert_eq!(refusal(&door, messages).await, reason);
     }
+    // Each is told of once.
+    let told = door.site.decisions.after(0, usize::MAX);
+    let kinds = told.iter().map(|one| one.record.decided.as_ref().unwrap_err().kind);
+    assert_eq!(kinds.filter(|kind| *kind == ErrorKind::BodyTooLarge).count(), 2);
+    assert!(told.len() == refusals && told.iter().all(|one| !one.record.request_id.is_empty()));
+    assert_eq!(told[refusals - 1].record.call, "completions");
+    assert!(door.has_counted("kinference_rejections_total{kind=\"body_too_large\",tenant=\"_none\"} 2"));
     let body = completion();
     let mut kept = Vec::new();
     let refused = loop {
@@ -120,7 +128,7 @@ async fn a_stalled_body_is_cut_at_the_idle_timeout() {
             send.send(Ok(message)).await.unwrap();
         }
         let began = Instant::now();
-        let refusal = door.picker.push(ReceiverStream::new(receive)).await.unwrap_err();
+        let refusal = door.picker.push(ReceiverStream::new(receive), None).await.unwrap_err();
         assert_eq!(refusal.reason, Reason::Rejected(ErrorKind::BodyTimeout));
         assert!(
             began.elapsed() >= limits.idle_timeout
@@ -139,7 +147,7 @@ async fn a_body_that_trickles_in_ends_with_its_ttl() {
         Some((Ok(if n == 0 { first(head(COMPLETIONS)) } else { chunk(b" ") }), n + 1))
     });
     let began = Instant::now();
-    let refusal = door.picker.push(trickle.boxed()).await.unwrap_err();
+    let refusal = door.picker.push(trickle.boxed(), None).await.unwrap_err();
     assert_eq!(refusal.reason, Reason::Rejected(ErrorKind::BodyTimeout));
     assert!(began.elapsed() >= limits.ttl && began.elapsed() < limits.ttl + Duration::from_secs(5));
 }
@@ -157,4 +165,21 @@ async fn a_body_that_nobody_claims_is_released() {
     assert_eq!(door.budget.held_bytes(), 0);
     assert_eq!(door.refused(by_id(&id)).await, Reason::BodyNotFound);
     assert!(door.has_counted("kinference_picker_bodies_total{end=\"expired\"} 1"));
+}
+
+#[tokio::test]
+async fn a_pick_with_too_large_a_body_is_told_of_with_what_is_known() {
+    let limits = BodyLimits { request_bytes: 8_000, ..BodyLimits::default() };
+    let door = Door::with(&seeded(), 1, limits);
+    let sent = BodyHead { request_id: "mine".into(), ..head(COMPLETIONS) };
+    let asked = PickRequest { tenant: "acme".into(), model: "m".into(), ..inline(sent, &[b' '; 8_001]) };
+    assert_eq!(door.refused(asked).await, ErrorKind::BodyTooLarge.into());
+    let record = &door.site.decisions.of_request("mine")[0].record;
+    assert_eq!((record.tenant.as_deref(), record.model.as_deref()), (Some("acme"), Some("m")));
+    assert_eq!(record.call, "completions");
+    // What a decision turns away it tells of itself; a call that is wrong in itself is no request.
+    assert_eq!(door.refused(inline(head(COMPLETIONS), b"[]")).await, ErrorKind::BadRequest.into());
+    assert_eq!(door.refused(by_id("here.1")).await, Reason::BodyNotFound);
+    assert_eq!(door.site.decisions.reach().kept, 2);
+    assert!(door.has_counted("kinference_rejections_total{kind=\"body_too_large\",tenant=\"_other\"} 1"));
 }

@@ -52,11 +52,11 @@ impl Door {
     }
 
     pub async fn pick(&self, request: PickRequest) -> PickResponse {
-        self.picker.decide(request).await.unwrap()
+        self.picker.decide(request, None).await.unwrap()
     }
 
     pub async fn refused(&self, request: PickRequest) -> Reason {
-        self.picker.decide(request).await.unwrap_err().reason
+        self.picker.decide(request, None).await.unwrap_err().reason
     }
 
     pub fn observe(&self, pick_id: &str, event: observe_request::Event) -> Result<(), Refusal> {
@@ -66,7 +66,7 @@ impl Door {
     /// The id of a pushed body.
     pub async fn push(&self, head: BodyHead, body: &[u8]) -> Result<String, Refusal> {
         let messages: Vec<_> = pushing(head, body).into_iter().map(Ok).collect();
-        Ok(self.picker.push(futures::stream::iter(messages)).await?.body_id)
+        Ok(self.picker.push(futures::stream::iter(messages), None).await?.body_id)
     }
 
     pub fn in_flight(&self) -> u32 {

@@ -191,7 +191,7 @@ async fn by_pick(door: &Door, ask: &Ask) -> Option<Outcome> {
         Means::Tokens => PickRequest { model: ask.model().into(), ..tokens(ask.ids()) },
     };
     let subset = ask.endpoints().map(|endpoints| EndpointSubset { endpoints });
-    let response = door.picker.decide(PickRequest { subset, want_candidates: true, ..request }).await;
+    let response = door.picker.decide(PickRequest { subset, want_candidates: true, ..request }, None).await;
     response.ok().as_ref().map(of_response)
 }
 
@@ -208,7 +208,8 @@ async fn by_ext_proc(door: &Door, ask: &Ask) -> (Option<Outcome>, impl Sized) {
         })
     });
     let config = ExtProcConfig::default();
-    let parts = Parts { decide, models: None, budget: door.budget.clone(), config, id_seed: 1 };
+    let (refused, budget) = (Arc::new(|_: &_, _: &_| {}), door.budget.clone());
+    let parts = Parts { decide, models: None, refused, budget, config, id_seed: 1 };
     let metrics = kinference::observe::Metrics::new();
     let messages = [request_head(ask), request_body(ask)].map(Ok);
     let open = futures::stream::iter(messages).chain(futures::stream::pending());

@@ -70,7 +70,7 @@ async fn whoever_is_turned_away_is_told_so_in_words_of_grpc() {
         ),
     ];
     for (request, reason, code, http) in table {
-        let refusal = door.picker.decide(request).await.unwrap_err();
+        let refusal = door.picker.decide(request, None).await.unwrap_err();
         assert!(matches!(refusal.reason, Reason::Rejected(_)));
         let status = Status::from(refusal);
         let info = status.get_error_details().error_info().cloned().unwrap();

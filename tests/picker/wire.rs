@@ -122,3 +122,18 @@ async fn errors_are_canonical_and_say_why() {
     assert!(full.get_details_retry_info().is_some());
     assert!(door.has_counted("kinference_picker_refusals_total{reason=\"WRONG_REPLICA\"} 1"));
 }
+
+#[tokio::test]
+async fn the_trace_of_the_caller_is_joined() {
+    let door = Door::of(&seeded(), 1);
+    let (mut client, _tasks) = serve(&door).await;
+    let mut request = tonic::Request::new(tokens(0..9));
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    request.metadata_mut().insert("traceparent", parent.parse().unwrap());
+    client.pick(request).await.unwrap();
+    client.pick(tokens(0..9)).await.unwrap();
+    let told = door.site.decisions.after(0, 9);
+    let parents: Vec<_> =
+        told.iter().map(|one| one.record.traceparent.map(|parent| parent.to_string())).collect();
+    assert_eq!(parents, [Some(parent.to_owned()), None]);
+}

@@ -1,9 +1,11 @@
 //! What the loop does on the machine's behalf, in order. The first one that fails drops those after it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::{head::Head, reply::Reply};
-use crate::types::{Outcome, Usage};
+use crate::types::{Outcome, Rejection, Usage};
 
 /// What of the body the decision is made on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,9 @@ pub enum Effect {
     /// Hold these bytes of the body.
     Hold(Bytes),
     /// Ask for a decision.
-    Decide(Box<Head>, Sight),
+    Decide(Arc<Head>, Sight),
+    /// Tell of a request that is turned away before it was decided.
+    Refused(Arc<Head>, Rejection),
     /// Send.
     Reply(Reply),
     /// Forget body and decision: the proxy answers the client itself.

@@ -95,21 +95,21 @@ impl Head {
     }
 
     /// The request as the pipeline takes it.
-    pub fn incoming(self, body: IncomingBody) -> Incoming {
+    pub fn incoming(&self, body: IncomingBody) -> Incoming {
         Incoming {
-            request_id: self.request_id,
-            kind: self.kind,
-            content_type: self.content_type,
-            content_encoding: self.content_encoding,
-            tenant: self.tenant,
-            tags: self.tags,
-            pool: self.pool,
-            subset: self.subset,
+            request_id: self.request_id.clone(),
+            kind: self.kind.clone(),
+            content_type: self.content_type.clone(),
+            content_encoding: self.content_encoding.clone(),
+            tenant: self.tenant.clone(),
+            tags: self.tags.clone(),
+            pool: self.pool.clone(),
+            subset: self.subset.clone(),
             exclude: Vec::new(),
             model: None,
             sees_response: true,
             began: self.began,
-            traceparent: self.traceparent,
+            traceparent: self.traceparent.clone(),
             body,
         }
     }

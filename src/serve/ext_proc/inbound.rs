@@ -115,7 +115,7 @@ pub enum Message {
     /// The request begins; `last`: it has no body.
     RequestHeaders {
         /// What they say.
-        head: Box<Head>,
+        head: Arc<Head>,
         /// There is no body.
         last: bool,
     },
@@ -144,7 +144,7 @@ impl Message {
         let metadata = message.metadata_context.as_ref();
         Some(match message.request? {
             Request::RequestHeaders(headers) => Self::RequestHeaders {
-                head: Box::new(Head::parse(&headers, metadata, config, own_id)),
+                head: Arc::new(Head::parse(&headers, metadata, config, own_id)),
                 last: headers.end_of_stream,
             },
             Request::RequestBody(body) => Self::RequestBody(body.into()),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: no sequence of events panics; after an immediate answer nothing is answered.
 
-use std::mem;
+use std::{mem, sync::Arc};
 
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use super::{
     effect::Effect,
     inbound::{BodyMode, Chunk, Message, Modes, ResponseHead},
     rename,
+    reply::{Explained, Reply},
     request::{self, Placed, Request},
     response::{Known, Response},
 };
@@ -24,8 +25,10 @@ pub enum Event {
     Quiet,
     /// The request was decided.
     Placed(Placed),
-    /// The request is turned away.
+    /// The decision turns the request away.
     Rejected(Rejection),
+    /// The request is turned away before it was decided.
+    Refused(Rejection),
     /// We know the answer ourselves.
     Answered(Value),
 }
@@ -56,6 +59,8 @@ pub struct Machine {
     unwatched: bool,
     /// The body mode of the response that was to be none.
     unheeded: Option<BodyMode>,
+    /// The request's id, where it is to be told.
+    request_id: Option<Arc<str>>,
     modes: Modes,
     request: Request,
     response: Response,
@@ -83,9 +88,11 @@ impl Machine {
             Event::Message(message) => self.message(message),
             Event::Quiet => self.request(request::Event::Quiet),
             Event::Rejected(rejection) => self.request(request::Event::Rejected(rejection)),
+            Event::Refused(rejection) => self.request(request::Event::Refused(rejection)),
             Event::Answered(body) => self.request(request::Event::Answered(body)),
             Event::Placed(placed) => {
-                self.known.decision = self.explain.then(|| placed.decision.clone());
+                let explained = |request_id| Explained { decision: placed.decision.clone(), request_id };
+                self.known.explained = self.request_id.clone().map(explained);
                 self.known.client_model = placed.client_model.clone();
                 self.request(request::Event::Placed(placed))
             }
@@ -113,6 +120,7 @@ impl Machine {
     fn message(&mut self, message: Message) -> Vec<Effect> {
         match message {
             Message::RequestHeaders { head, last } => {
+                self.request_id = self.explain.then(|| head.request_id.clone());
                 self.known.stored = is_stored(&head.kind);
                 self.known.inner = rename::inner(&head.kind);
                 self.request(request::Event::Headers(head, last))
@@ -156,8 +164,13 @@ impl Machine {
     }
 
     fn request(&mut self, event: request::Event) -> Vec<Effect> {
-        let (state, effects) = mem::take(&mut self.request).step(event, self.modes.request);
+        let (state, mut effects) = mem::take(&mut self.request).step(event, self.modes.request);
         self.request = state;
+        for effect in &mut effects {
+            if let Effect::Reply(Reply::Immediate(.., request_id)) = effect {
+                request_id.clone_from(&self.request_id);
+            }
+        }
         if effects.iter().any(|effect| matches!(effect, Effect::Close)) {
             self.response = Response::Closed;
         }

@@ -30,4 +30,4 @@ pub use machine::{Event, Machine, Wait};
 pub use rename::Renamer;
 pub use reply::{CHUNK_BYTES, Edit, NewBody, Reply};
 pub use request::Placed;
-pub use service::{Decide, ExtProc, Models, Parts, deciding, publishing};
+pub use service::{Decide, ExtProc, Models, Parts, Refused, deciding, publishing, telling};

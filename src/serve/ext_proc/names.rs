@@ -47,6 +47,8 @@ pub const RETRY_AFTER: &str = "retry-after";
 /// Header of clients of Anthropic's API.
 pub const ANTHROPIC_VERSION: &str = "anthropic-version";
 
+/// Explains the decision on the response: the id that it is remembered by.
+pub const EXPLAIN_REQUEST: &str = "x-kinference-request-id";
 /// Explains the decision on the response: the chosen worker's name, or `provider/<name>`.
 pub const EXPLAIN_WORKER: &str = "x-kinference-worker";
 /// Explains the decision on the response: milliseconds.
@@ -89,9 +91,10 @@ pub const LEFT_BEHIND: [&str; 20] = [
 ];
 
 /// Headers that are ours alone to set: inbound copies are removed from requests.
-pub const OWNED: [&str; 9] = [
+pub const OWNED: [&str; 10] = [
     DESTINATION,
     BACKEND,
+    EXPLAIN_REQUEST,
     EXPLAIN_WORKER,
     EXPLAIN_TTFT,
     EXPLAIN_CACHED,

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::{inbound::Chunk, metadata, names};
 use crate::{
     serve::outward::Outward,
-    types::{Decision, ErrorShape, Rejection},
+    types::{Decision, ErrorShape, Rejection, brief},
 };
 
 /// The most that one duplex answer carries: proxies refuse messages over 64 KiB.
@@ -74,6 +74,15 @@ impl Picked {
     }
 }
 
+/// A decision that the answer explains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// It.
+    pub decision: Arc<Decision>,
+    /// The id of its request.
+    pub request_id: Arc<str>,
+}
+
 /// One message back to the proxy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
@@ -85,10 +94,10 @@ pub enum Reply {
     RequestChunk(Chunk),
     /// To the request's trailers; of an edit, only the metadata has effect.
     RequestTrailers(Edit),
-    /// To the response's headers; a decision there is explained.
+    /// To the response's headers.
     ResponseHeaders {
-        /// What is explained.
-        decision: Option<Arc<Decision>>,
+        /// What they explain.
+        explained: Option<Explained>,
         /// The body will have another length than they say, not known yet.
         resized: bool,
         /// The body is not to be sent to us.
@@ -100,8 +109,9 @@ pub enum Reply {
     ResponseChunk(Chunk),
     /// To the response's trailers.
     ResponseTrailers,
-    /// The client is answered by us that it is turned away, and nothing else follows.
-    Immediate(Rejection, ErrorShape),
+    /// The client is answered by us that it is turned away, and nothing else follows. With the request's id, where that is
+    /// to be told.
+    Immediate(Rejection, ErrorShape, Option<Arc<str>>),
     /// The client is answered by us with what it asks for, and nothing else follows.
     Answer(Value),
 }
@@ -135,10 +145,10 @@ impl Reply {
             Self::RequestTrailers(edit) => {
                 (Response::RequestTrailers(TrailersResponse { header_mutation: Some(cleaned()) }), edit.pick)
             }
-            Self::ResponseHeaders { decision, resized, .. } => {
-                let changes = decision.is_some() || resized;
+            Self::ResponseHeaders { explained, resized, .. } => {
+                let changes = explained.is_some() || resized;
                 let mutation = changes.then(|| HeaderMutation {
-                    set_headers: decision.as_deref().map(explain).unwrap_or_default(),
+                    set_headers: explained.as_ref().map(explain).unwrap_or_default(),
                     remove_headers: resized.then(|| names::CONTENT_LENGTH.to_owned()).into_iter().collect(),
                 });
                 (Response::ResponseHeaders(headers(mutation)), None)
@@ -151,8 +161,8 @@ impl Reply {
             ),
             Self::ResponseChunk(chunk) => (Response::ResponseBody(echo(chunk)), None),
             Self::ResponseTrailers => (Response::ResponseTrailers(TrailersResponse::default()), None),
-            Self::Immediate(rejection, shape) => {
-                (Response::ImmediateResponse(immediate(&rejection, shape)), None)
+            Self::Immediate(rejection, shape, request_id) => {
+                (Response::ImmediateResponse(immediate(&rejection, shape, request_id.as_deref())), None)
             }
             Self::Answer(body) => (Response::ImmediateResponse(answer(&body)), None),
         };
@@ -239,8 +249,9 @@ fn length(bytes: &Bytes) -> HeaderValueOption {
     set(names::CONTENT_LENGTH, bytes.len().to_string().into_bytes())
 }
 
-fn immediate(rejection: &Rejection, shape: ErrorShape) -> ImmediateResponse {
+fn immediate(rejection: &Rejection, shape: ErrorShape, request_id: Option<&str>) -> ImmediateResponse {
     let mut set_headers = vec![set(names::CONTENT_TYPE, b"application/json".to_vec())];
+    set_headers.extend(request_id.map(named));
     if let Some(secs) = rejection.kind.retry_after_secs() {
         set_headers.push(set(names::RETRY_AFTER, secs.to_string().into_bytes()));
     }
@@ -264,11 +275,17 @@ fn answer(body: &Value) -> ImmediateResponse {
     }
 }
 
-fn explain(decision: &Decision) -> Vec<HeaderValueOption> {
+/// The id under which a decision is remembered.
+fn named(request_id: &str) -> HeaderValueOption {
+    set(names::EXPLAIN_REQUEST, brief(request_id).as_bytes().to_vec())
+}
+
+fn explain(Explained { decision, request_id }: &Explained) -> Vec<HeaderValueOption> {
     let primary = decision.primary();
     let tenth = |value: f64| ((value * 10.0).round() / 10.0).to_string();
     let degraded: Vec<_> = decision.lacks().map(|degradation| degradation.label()).collect();
     let mut out = vec![
+        named(request_id),
         set(names::EXPLAIN_WORKER, primary.target.label().as_bytes().to_vec()),
         set(names::EXPLAIN_TTFT, tenth(primary.prediction.ttft_ms).into_bytes()),
         set(names::EXPLAIN_CACHED, tenth(primary.prediction.cached_blocks).into_bytes()),

@@ -38,7 +38,7 @@ pub struct Placed {
 #[derive(Debug)]
 pub enum Event {
     /// Its headers came; the flag: it has no body.
-    Headers(Box<Head>, bool),
+    Headers(Arc<Head>, bool),
     /// A piece of its body came.
     Body(Chunk),
     /// Its trailers came.
@@ -47,8 +47,10 @@ pub enum Event {
     Quiet,
     /// It was decided.
     Placed(Placed),
-    /// It is turned away.
+    /// The decision turns it away.
     Rejected(Rejection),
+    /// It is turned away before it was decided.
+    Refused(Rejection),
     /// It is answered with that.
     Answered(Value),
     /// The proxy answers the client itself.
@@ -79,7 +81,7 @@ enum Due {
 /// A request that waits for its decision.
 #[derive(Debug)]
 pub struct Deciding {
-    about: About,
+    head: Arc<Head>,
     due: Due,
     ended: Ended,
     sight: Sight,
@@ -87,14 +89,6 @@ pub struct Deciding {
     owed: usize,
     /// Trailers came meanwhile.
     trailers: bool,
-}
-
-/// What is still needed of the head once the pipeline has it.
-#[derive(Debug)]
-struct About {
-    shape: ErrorShape,
-    path: Arc<str>,
-    forged: Vec<&'static str>,
 }
 
 /// A body that nobody wants any more.
@@ -116,7 +110,7 @@ pub enum Request {
     #[default]
     Idle,
     /// The decision waits for the body.
-    Receiving(Box<Head>),
+    Receiving(Arc<Head>),
     /// The decision is being made.
     Deciding(Deciding),
     /// Turned away while its body still comes: the rest is thrown away first, because a client that is cut off
@@ -136,6 +130,7 @@ impl Request {
         match (self, event) {
             (Self::Closed, _) => (Self::Closed, Vec::new()),
             (state, Event::Rejected(rejection)) => state.reject(rejection, mode),
+            (state, Event::Refused(rejection)) => state.refuse(rejection, mode),
             (Self::Idle, Event::Overtaken) => (Self::Passing(Ended::No), Vec::new()),
             (Self::Passing(ended), Event::Overtaken) => (Self::Passing(ended), Vec::new()),
             (_, Event::Overtaken) => (Self::Closed, vec![Effect::Abandon]),
@@ -153,6 +148,17 @@ impl Request {
         }
     }
 
+    /// Told at once, though the answer may wait for the rest of the body.
+    fn refuse(self, rejection: Rejection, mode: BodyMode) -> Step {
+        let head = match &self {
+            Self::Receiving(head) | Self::Deciding(Deciding { head, .. }) => Some(head.clone()),
+            _ => None,
+        };
+        let told = head.map(|head| Effect::Refused(head, rejection.clone()));
+        let (state, effects) = self.reject(rejection, mode);
+        (state, told.into_iter().chain(effects).collect())
+    }
+
     fn reject(self, rejection: Rejection, mode: BodyMode) -> Step {
         match self {
             Self::Receiving(head) => {
@@ -163,7 +169,7 @@ impl Request {
                 }
                 turn_away(rejection, head.shape)
             }
-            Self::Deciding(deciding) => turn_away(rejection, deciding.about.shape),
+            Self::Deciding(deciding) => turn_away(rejection, deciding.head.shape),
             // The rest is late; what the client did first is what it is told.
             Self::Draining(draining) => turn_away(draining.rejection, draining.shape),
             // Its headers have gone on: nothing of ours can turn it away any more.
@@ -259,17 +265,17 @@ impl Draining {
 }
 
 fn turn_away(rejection: Rejection, shape: ErrorShape) -> Step {
-    (Request::Closed, vec![Effect::Reply(Reply::Immediate(rejection, shape)), Effect::Close])
+    (Request::Closed, vec![Effect::Reply(Reply::Immediate(rejection, shape, None)), Effect::Close])
 }
 
 impl Deciding {
     fn placed(self, placed: Placed, mode: BodyMode) -> Step {
-        let Self { about, due, ended, sight, owed, trailers } = self;
+        let Self { head, due, ended, sight, owed, trailers } = self;
         let unrenamed = sight == Sight::Unseen && (placed.rewrite.is_some() || placed.client_model.is_some());
         let mut effects: Vec<_> =
             unrenamed.then_some(Effect::Unrenamed(Unrenamed::RequestUnseen)).into_iter().collect();
-        let pick = Picked::new(&placed.decision, &about.path);
-        let mut edit = Edit { pick: Some(pick), remove: about.forged, body: None };
+        let pick = Picked::new(&placed.decision, &head.path);
+        let mut edit = Edit { pick: Some(pick), remove: head.forged.clone(), body: None };
         let mut body = placed.body;
         if let Some(rewrite) = placed.rewrite.filter(|_| sight == Sight::Held) {
             if matches!(rewrite, Rewrite::Whole(_)) {
@@ -305,7 +311,7 @@ fn rewritten(body: &Bytes, rewrite: Rewrite) -> Bytes {
     }
 }
 
-fn begin(head: Box<Head>, last: bool, mode: BodyMode) -> Step {
+fn begin(head: Arc<Head>, last: bool, mode: BodyMode) -> Step {
     if last {
         return decide(head, Due::Headers, Ended::AtHeaders, Sight::Nothing);
     }
@@ -322,9 +328,8 @@ fn begin(head: Box<Head>, last: bool, mode: BodyMode) -> Step {
     (Request::Receiving(head), effects)
 }
 
-fn decide(head: Box<Head>, due: Due, ended: Ended, sight: Sight) -> Step {
-    let about = About { shape: head.shape, path: head.path.clone(), forged: head.forged.clone() };
-    let deciding = Deciding { about, due, ended, sight, owed: 0, trailers: false };
+fn decide(head: Arc<Head>, due: Due, ended: Ended, sight: Sight) -> Step {
+    let deciding = Deciding { head: head.clone(), due, ended, sight, owed: 0, trailers: false };
     (Request::Deciding(deciding), vec![Effect::Decide(head, sight)])
 }
 

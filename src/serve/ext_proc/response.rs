@@ -11,15 +11,15 @@ use super::{
     effect::{Effect, Unrenamed},
     inbound::{BodyMode, Chunk, Media, ResponseHead},
     rename::Renamer,
-    reply::{NewBody, Reply, cut},
+    reply::{Explained, NewBody, Reply, cut},
 };
-use crate::types::{Decision, Outcome};
+use crate::types::Outcome;
 
 /// What its request tells of a response.
 #[derive(Default)]
 pub struct Known {
-    /// A decision to explain.
-    pub decision: Option<Arc<Decision>>,
+    /// What is to be explained.
+    pub explained: Option<Explained>,
     /// The response's id names it in later requests.
     pub stored: bool,
     /// The client's name for the model, where the engine answers with another.
@@ -66,8 +66,8 @@ impl Response {
         };
         // A body that comes in one piece tells its length itself.
         let resized = renamer.is_some() && mode != BodyMode::Buffered;
-        let Known { decision, unwatched, .. } = known;
-        let mut effects = vec![Effect::Reply(Reply::ResponseHeaders { decision, resized, unwatched })];
+        let Known { explained, unwatched, .. } = known;
+        let mut effects = vec![Effect::Reply(Reply::ResponseHeaders { explained, resized, unwatched })];
         effects.extend(unrenamed);
         effects.extend(head.served.map(Effect::ServedBy));
         let state = Self::Flowing { status: head.status, answer, renamer };

@@ -17,7 +17,7 @@ use envoy_types::pb::envoy::service::ext_proc::v3::{
 use futures::{Stream, stream};
 use tonic::{Request, Response, Status, Streaming};
 
-pub use super::shared::{Decide, Models};
+pub use super::shared::{Decide, Models, Refused};
 use super::{super::limits, session::Session, shared::Shared, stats::Stats};
 use crate::{config::ExtProcConfig, observe::Metrics, pipeline::Pipeline, prompt::BodyBudget};
 
@@ -34,12 +34,19 @@ pub fn publishing(pipeline: Arc<Pipeline>) -> Models {
     Arc::new(move |incoming, shape| pipeline.models(incoming, shape))
 }
 
+/// The pipeline as the one who tells of requests that never got to it.
+pub fn telling(pipeline: Arc<Pipeline>) -> Refused {
+    Arc::new(move |incoming, rejection| pipeline.refused(incoming, rejection))
+}
+
 /// What the front door is made of.
 pub struct Parts {
     /// Who decides.
     pub decide: Decide,
     /// Who knows what pools publish; `None`: the engines are asked.
     pub models: Option<Models>,
+    /// Whom to tell of requests that are turned away before they were decided.
+    pub refused: Refused,
     /// Where bodies are held.
     pub budget: Arc<BodyBudget>,
     /// `[ext_proc]`
@@ -57,10 +64,11 @@ pub struct ExtProc {
 impl ExtProc {
     /// Of these parts.
     pub fn new(parts: Parts, metrics: &Metrics) -> Self {
-        let Parts { decide, models, budget, config, id_seed } = parts;
+        let Parts { decide, models, refused, budget, config, id_seed } = parts;
         let shared = Shared {
             decide,
             models,
+            refused,
             budget,
             config,
             stats: Stats::new(metrics),

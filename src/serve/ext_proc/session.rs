@@ -103,7 +103,7 @@ where
                 Woken::Late(Wait::Sign) => self.feed(Event::Quiet),
                 Woken::Late(_) => {
                     let why = "The request body did not arrive in time.";
-                    self.feed(Event::Rejected(Rejection::new(ErrorKind::BodyTimeout, why)));
+                    self.feed(Event::Refused(Rejection::new(ErrorKind::BodyTimeout, why)));
                 }
             }
         }
@@ -193,12 +193,15 @@ where
     /// `Err`: that happens at once instead of the effects after it.
     fn perform(&mut self, effect: Effect) -> Result<(), Event> {
         match effect {
-            Effect::Expect(length) => self.body().expect_length(length).map_err(Event::Rejected)?,
-            Effect::Hold(bytes) => self.body().push(bytes).map_err(Event::Rejected)?,
-            Effect::Decide(head, sight) => self.decide(*head, sight)?,
+            Effect::Expect(length) => self.body().expect_length(length).map_err(Event::Refused)?,
+            Effect::Hold(bytes) => self.body().push(bytes).map_err(Event::Refused)?,
+            Effect::Decide(head, sight) => self.decide(&head, sight)?,
+            Effect::Refused(head, rejection) => {
+                (self.shared.refused)(&head.incoming(IncomingBody::Unseen), &rejection);
+            }
             Effect::Reply(reply) => {
                 match &reply {
-                    Reply::Immediate(rejection, _) => {
+                    Reply::Immediate(rejection, ..) => {
                         self.end = End::Rejected;
                         self.shared.stats.rejected(rejection.kind);
                     }
@@ -229,7 +232,7 @@ where
         Ok(())
     }
 
-    fn decide(&mut self, head: Head, sight: Sight) -> Result<(), Event> {
+    fn decide(&mut self, head: &Head, sight: Sight) -> Result<(), Event> {
         let shape = head.shape;
         let mut incoming = head.incoming(self.sight(sight));
         incoming.sees_response = self.watched || is_stored(&incoming.kind);

@@ -22,10 +22,14 @@ pub type Decide = Arc<dyn Fn(Incoming) -> BoxFuture<'static, Result<Placement, R
 /// What a pool publishes, where a request asks for that; `None`: it does not.
 pub type Models = Arc<dyn Fn(&Incoming, ErrorShape) -> Option<Result<Value, Rejection>> + Send + Sync>;
 
+/// Tells of a request that is turned away before it was decided.
+pub type Refused = Arc<dyn Fn(&Incoming, &Rejection) + Send + Sync>;
+
 /// What every session reads.
 pub struct Shared {
     pub(super) decide: Decide,
     pub(super) models: Option<Models>,
+    pub(super) refused: Refused,
     pub(super) budget: Arc<BodyBudget>,
     pub(super) config: ExtProcConfig,
     pub(super) stats: Stats,

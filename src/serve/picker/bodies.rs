@@ -21,6 +21,9 @@ use crate::{
 /// What keeping a body costs besides its bytes and its head's, so that empty ones count too.
 const UPKEEP: usize = 512;
 
+/// The caller is told.
+const HEADLESS: &str = "The first message must be the head.";
+
 /// A body and its head.
 pub struct Pushed {
     /// Its head.
@@ -32,40 +35,57 @@ pub struct Pushed {
 /// Receives one body.
 ///
 /// # Errors
-/// A cap, a timeout, messages out of order, or the caller went away. Nothing is held then.
-pub async fn receive<S>(budget: &Arc<BodyBudget>, mut inbound: S) -> Result<Pushed, Refusal>
+/// A cap, a timeout, messages out of order, or the caller went away; with the head, if it came. Nothing is held then.
+pub async fn receive<S>(
+    budget: &Arc<BodyBudget>,
+    inbound: S,
+) -> Result<Pushed, (Option<Box<BodyHead>>, Refusal)>
+where
+    S: Stream<Item = Result<PushBodyRequest, Status>> + Unpin,
+{
+    let mut head = None;
+    match (collect(budget, inbound, &mut head).await, head) {
+        (Ok(body), Some(head)) => Ok(Pushed { head, body }),
+        (Ok(_), None) => Err((None, out_of_order(HEADLESS))),
+        (Err(refusal), head) => Err((head.map(Box::new), refusal)),
+    }
+}
+
+async fn collect<S>(
+    budget: &Arc<BodyBudget>,
+    mut inbound: S,
+    head: &mut Option<BodyHead>,
+) -> Result<Body, Refusal>
 where
     S: Stream<Item = Result<PushBodyRequest, Status>> + Unpin,
 {
     let limits = *budget.limits();
     let whole = Instant::now() + limits.ttl;
     let mut body = budget.open();
-    let mut head: Option<BodyHead> = None;
     loop {
         let late = whole.min(Instant::now() + limits.idle_timeout);
         let Ok(message) = timeout_at(late, inbound.next()).await else {
             return Err(Refusal::new(ErrorKind::BodyTimeout, "The request body did not arrive in time."));
         };
         let part = match message {
-            None => break,
+            None => return Ok(body),
             Some(Err(status)) => return Err(broken(&status)),
             Some(Ok(message)) => message.part,
         };
-        match (part, &head) {
+        match (part, &*head) {
             (Some(Part::Head(first)), None) => {
-                body.expect_length(usize::try_from(first.content_length).unwrap_or(usize::MAX))?;
-                body.charge(size(&first) + UPKEEP)?;
-                head = Some(first);
+                let (length, upkeep) = (first.content_length, size(&first) + UPKEEP);
+                *head = Some(first);
+                body.expect_length(usize::try_from(length).unwrap_or(usize::MAX))?;
+                body.charge(upkeep)?;
             }
             (Some(Part::Chunk(chunk)), Some(_)) => body.push(chunk.into())?,
             (Some(Part::Head(_)), Some(_)) => return Err(out_of_order("Only the first message is a head.")),
-            (_, None) => return Err(out_of_order("The first message must be the head.")),
+            (_, None) => return Err(out_of_order(HEADLESS)),
             // A part of a later version of the API.
             (None, Some(_)) => {}
         }
     }
-    let head = head.ok_or_else(|| out_of_order("The first message must be the head."))?;
-    Ok(Pushed { head, body })
 }
 
 fn out_of_order(why: &str) -> Refusal {

@@ -28,19 +28,32 @@ pub struct Asked {
     pub held: Option<Body>,
 }
 
-/// A request of which only its body and the body's head are known.
-pub fn of_body(Pushed { head, body }: &mut Pushed) -> Incoming {
+/// A request that can't be decided, as far as it was read.
+pub struct Refused {
+    /// For whoever tells of it.
+    pub incoming: Box<Incoming>,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+/// A request of which only its body's head is known.
+pub fn of_head(head: &BodyHead) -> Incoming {
     let text = |text: &str| Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
     let method = if head.method.is_empty() { "POST" } else { &head.method };
-    let bytes = body.bytes();
     Incoming {
         request_id: head.request_id.as_str().into(),
         kind: RequestKind::of(method, &head.path),
         content_type: text(&head.content_type),
         content_encoding: text(&head.content_encoding),
-        body: if bytes.is_empty() { IncomingBody::Empty } else { IncomingBody::Full(bytes) },
         ..blank()
     }
+}
+
+/// A request of which only its body and the body's head are known.
+pub fn of_body(Pushed { head, body }: &mut Pushed) -> Incoming {
+    let bytes = body.bytes();
+    let body = if bytes.is_empty() { IncomingBody::Empty } else { IncomingBody::Full(bytes) };
+    Incoming { body, ..of_head(head) }
 }
 
 /// Reads a request. `claim` takes a pushed body by its id, `own_id` names a request that has no id.
@@ -52,64 +65,79 @@ pub fn read(
     budget: &Arc<BodyBudget>,
     claim: impl FnOnce(&str) -> Result<Pushed, Refusal>,
     own_id: impl FnOnce() -> String,
-) -> Result<Asked, Refusal> {
-    let model = Some(request.model.as_str()).filter(|model| !model.is_empty());
-    let Asked { incoming, path, held } = match request.prompt.take() {
-        None => {
-            Asked { incoming: Incoming { model: model.map(Arc::from), ..blank() }, path: None, held: None }
-        }
-        Some(Prompt::BodyId(id)) => with_body(claim(&id)?, model),
-        Some(Prompt::Body(body)) => with_body(inline(budget, body)?, model),
-        Some(Prompt::Messages(messages)) => {
-            let json = compose::conversation(&messages, &request.model, request.stream)?;
-            made(budget, Api::ChatCompletions, json)?
-        }
-        Some(Prompt::Tokens(tokens)) => {
-            // Each takes a digit and a comma at the least: refused before it is written out.
-            budget.open().expect_length(tokens.ids.len().saturating_mul(2))?;
-            let json = compose::tokenized(&tokens, &request.model, request.stream)?;
-            made(budget, Api::Completions, json)?
-        }
-    };
-    let request_id = match (request.request_id.is_empty(), incoming.request_id.is_empty()) {
-        (false, _) => request.request_id.into(),
-        (true, false) => incoming.request_id.clone(),
-        (true, true) => own_id().into(),
-    };
+) -> Result<Asked, Refused> {
+    let mut asked = Asked { incoming: blank(), path: None, held: None };
+    let prompt = request.prompt.take();
+    let composed = matches!(&prompt, Some(Prompt::Messages(_) | Prompt::Tokens(_)));
+    let read = prompt.map_or(Ok(()), |prompt| asked.take(prompt, (&request, budget), claim));
     let named = |name: String| Some(name).filter(|name| !name.is_empty()).map(Arc::from);
     let incoming = Incoming {
-        request_id,
+        request_id: named(request.request_id)
+            .or_else(|| Some(asked.incoming.request_id.clone()).filter(|id| !id.is_empty()))
+            .unwrap_or_else(|| own_id().into()),
+        // A body of our own making names it.
+        model: named(request.model).filter(|_| !composed || read.is_err()),
         tenant: named(request.tenant),
         tags: request.tags.into_iter().map(Arc::from).collect(),
         pool: named(request.inference_pool),
         subset: request.subset.map(|EndpointSubset { endpoints }| endpoints),
         exclude: request.exclude,
-        ..incoming
+        ..asked.incoming
     };
-    Ok(Asked { incoming, path, held })
+    match read {
+        Ok(()) => Ok(Asked { incoming, ..asked }),
+        Err(refusal) => Err(Refused { incoming: Box::new(incoming), refusal }),
+    }
 }
 
-fn with_body(mut pushed: Pushed, model: Option<&str>) -> Asked {
-    let incoming = Incoming { model: model.map(Arc::from), ..of_body(&mut pushed) };
-    let Pushed { head: BodyHead { path, .. }, body } = pushed;
-    Asked { incoming, path: Some(path), held: Some(body) }
-}
+impl Asked {
+    /// Takes the prompt of a request in. Of one that is refused stays what it said before.
+    fn take(
+        &mut self,
+        prompt: Prompt,
+        (request, budget): (&PickRequest, &Arc<BodyBudget>),
+        claim: impl FnOnce(&str) -> Result<Pushed, Refusal>,
+    ) -> Result<(), Refusal> {
+        match prompt {
+            Prompt::BodyId(id) => self.has(claim(&id)?),
+            Prompt::Body(InlineBody { head, body: bytes }) => {
+                let head = head
+                    .ok_or_else(|| Refusal::new(ErrorKind::BadRequest, "An inline body needs its head."))?;
+                self.incoming = of_head(&head);
+                let mut body = budget.open();
+                body.push(bytes.into())?;
+                self.has(Pushed { head, body });
+            }
+            Prompt::Messages(messages) => {
+                self.incoming.kind = RequestKind::Inference(Api::ChatCompletions);
+                let json = compose::conversation(&messages, &request.model, request.stream)?;
+                self.made(budget, json)?;
+            }
+            Prompt::Tokens(tokens) => {
+                self.incoming.kind = RequestKind::Inference(Api::Completions);
+                // Each takes a digit and a comma at the least: refused before it is written out.
+                budget.open().expect_length(tokens.ids.len().saturating_mul(2))?;
+                let json = compose::tokenized(&tokens, &request.model, request.stream)?;
+                self.made(budget, json)?;
+            }
+        }
+        Ok(())
+    }
 
-fn inline(budget: &Arc<BodyBudget>, InlineBody { head, body: bytes }: InlineBody) -> Result<Pushed, Refusal> {
-    let head: BodyHead =
-        head.ok_or_else(|| Refusal::new(ErrorKind::BadRequest, "An inline body needs its head."))?;
-    let mut body = budget.open();
-    body.push(bytes.into())?;
-    Ok(Pushed { head, body })
-}
+    fn has(&mut self, mut pushed: Pushed) {
+        self.incoming = of_body(&mut pushed);
+        let Pushed { head: BodyHead { path, .. }, body } = pushed;
+        (self.path, self.held) = (Some(path), Some(body));
+    }
 
-/// A body of our own making; the model is in it.
-fn made(budget: &Arc<BodyBudget>, api: Api, json: Vec<u8>) -> Result<Asked, Refusal> {
-    let mut body = budget.open();
-    let bytes = Bytes::from(json);
-    body.push(bytes.clone())?;
-    let incoming = Incoming { kind: RequestKind::Inference(api), body: IncomingBody::Full(bytes), ..blank() };
-    Ok(Asked { incoming, path: None, held: Some(body) })
+    /// A body of our own making.
+    fn made(&mut self, budget: &Arc<BodyBudget>, json: Vec<u8>) -> Result<(), Refusal> {
+        let mut body = budget.open();
+        let bytes = Bytes::from(json);
+        body.push(bytes.clone())?;
+        (self.incoming.body, self.held) = (IncomingBody::Full(bytes), Some(body));
+        Ok(())
+    }
 }
 
 /// A request of which nothing is known but that its response is not ours to see.

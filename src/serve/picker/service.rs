@@ -13,28 +13,37 @@ use super::{
     bodies::{self, Pushed},
     ids::Ids,
     picks::Picks,
-    request::{self, Asked},
+    request::{self, Asked, Refused},
     shelf::Shelf,
     stats::{BodyEnd, Stats},
 };
 use crate::{
     observe::Metrics,
-    pipeline::{IncomingBody, Pipeline},
+    pipeline::{Incoming, IncomingBody, Pipeline},
     prompt::BodyBudget,
     serve::{
+        ext_proc::names,
         proto::{
             ObserveRequest, ObserveResponse, PickRequest, PickResponse, PushBodyRequest, PushBodyResponse,
             picker_server::{self, PickerServer},
         },
         status::{Reason, Refusal},
     },
-    types::ErrorKind,
+    types::{ErrorKind, Rejection},
 };
 
 /// How late what has had its time may be forgotten.
 const TICK: Duration = Duration::from_secs(1);
 /// The least that a message may hold, bytes: gRPC's own default.
 const LEAST_MESSAGE: usize = 4 * 1024 * 1024;
+
+/// The `traceparent` of a call's metadata: the span that the decision is a child of.
+pub type Caller = Option<Arc<str>>;
+
+fn caller<T>(request: &Request<T>) -> Caller {
+    let value = request.metadata().get(names::TRACEPARENT)?;
+    value.to_str().ok().map(Arc::from)
+}
 
 /// What the front door is made of.
 pub struct PickerParts {
@@ -102,12 +111,22 @@ impl Picker {
     ///
     /// # Errors
     /// As the contract of `PushBody` says.
-    pub async fn push<S>(&self, inbound: S) -> Result<PushBodyResponse, Refusal>
+    pub async fn push<S>(&self, inbound: S, caller: Caller) -> Result<PushBodyResponse, Refusal>
     where
         S: Stream<Item = Result<PushBodyRequest, Status>> + Unpin,
     {
-        let mut pushed = bodies::receive(&self.shared.budget, inbound).await?;
-        let seen = self.shared.pipeline.inspect(&request::of_body(&mut pushed)).await?;
+        let began = Instant::now();
+        let refused = |incoming: Incoming, refusal: Refusal| {
+            self.shared.refused(Incoming { began, traceparent: caller, ..incoming }, refusal)
+        };
+        let mut pushed = match bodies::receive(&self.shared.budget, inbound).await {
+            Ok(pushed) => pushed,
+            Err((head, refusal)) => {
+                return Err(refused(request::of_head(&head.unwrap_or_default()), refusal));
+            }
+        };
+        let seen = self.shared.pipeline.inspect(&request::of_body(&mut pushed)).await;
+        let seen = seen.map_err(|rejection| refused(request::of_head(&pushed.head), rejection.into()))?;
         let (token, length) = (self.shared.ids.token(), pushed.body.len() as u64);
         self.shared.keep(token, pushed);
         Ok(PushBodyResponse {
@@ -122,11 +141,15 @@ impl Picker {
     ///
     /// # Errors
     /// As the contract of `Pick` says.
-    pub async fn decide(&self, request: PickRequest) -> Result<PickResponse, Refusal> {
+    pub async fn decide(&self, request: PickRequest, caller: Caller) -> Result<PickResponse, Refusal> {
         let Shared { pipeline, budget, ids, picks, .. } = &*self.shared;
         let (token, stream, explain) = (ids.token(), request.stream, request.want_candidates);
         let claim = |id: &str| self.shared.claim(id);
-        let Asked { incoming, path, held } = request::read(request, budget, claim, || ids.id(token))?;
+        let read = request::read(request, budget, claim, || ids.id(token));
+        let Asked { incoming, path, held } = read.map_err(|Refused { incoming, refusal }| {
+            self.shared.refused(Incoming { traceparent: caller.clone(), ..*incoming }, refusal)
+        })?;
+        let incoming = Incoming { traceparent: caller, ..incoming };
         let body_len = match &incoming.body {
             IncomingBody::Full(body) => body.len(),
             IncomingBody::Empty | IncomingBody::Unseen => 0,
@@ -164,6 +187,17 @@ impl Picker {
 }
 
 impl Shared {
+    /// A request is turned away before it was decided. What is wrong with the call says nothing of its request.
+    fn refused(&self, mut incoming: Incoming, refusal: Refusal) -> Refusal {
+        if let Reason::Rejected(kind) = refusal.reason {
+            if incoming.request_id.is_empty() {
+                incoming.request_id = self.ids.id(self.ids.token()).into();
+            }
+            self.pipeline.refused(&incoming, &Rejection::new(kind, refusal.message.as_str()));
+        }
+        refusal
+    }
+
     fn keep(&self, token: u128, pushed: Pushed) {
         let mut bodies = self.bodies.lock();
         bodies.put(token, pushed, Instant::now());
@@ -202,12 +236,14 @@ impl picker_server::Picker for Picker {
         &self,
         request: Request<Streaming<PushBodyRequest>>,
     ) -> Result<Response<PushBodyResponse>, Status> {
-        let pushed = self.push(request.into_inner()).await;
+        let caller = caller(&request);
+        let pushed = self.push(request.into_inner(), caller).await;
         self.told(pushed)
     }
 
     async fn pick(&self, request: Request<PickRequest>) -> Result<Response<PickResponse>, Status> {
-        let picked = self.decide(request.into_inner()).await;
+        let caller = caller(&request);
+        let picked = self.decide(request.into_inner(), caller).await;
         self.told(picked)
     }
 

@@ -18,8 +18,14 @@ use crate::{
 };
 use show::object;
 
+/// What it takes, also where nothing is given.
+const USAGE: &str = "kinfctl explain [OPTIONS] <FILES>...
+       kinfctl explain [OPTIONS] --request-id <ID> [--admin <URL>]
+       kinfctl explain [OPTIONS] --model <MODEL> --pool <POOL> --policies <FILE> [--server <ADDRESS>]";
+
 /// Arguments.
 #[derive(clap::Args)]
+#[command(override_usage = USAGE)]
 pub struct Args {
     /// Files of cases, as `kinfctl test` takes them: their policies, fleet and request are explained.
     #[arg(required_unless_present_any = ["model", "request_id"], conflicts_with_all = ["model", "request_id"])]

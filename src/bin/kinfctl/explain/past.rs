@@ -15,7 +15,7 @@ use super::story::{Story, lines};
 /// Which request, and who decided.
 #[derive(clap::Args)]
 pub struct Past {
-    /// Its id: `x-request-id`, or the one in the server's answer. Of several requests with one id, all are explained, the latest first.
+    /// Its id: the `x-request-id` that the gateway sends on and logs. With `explain_headers` the answer has it in `x-kinference-request-id`. Of several requests with one id, all are explained, the latest first.
     #[arg(long, value_name = "ID", conflicts_with = "model")]
     pub request_id: Option<String>,
     /// The server's admin listener.

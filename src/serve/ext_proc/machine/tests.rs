@@ -46,8 +46,8 @@ fn placed(held: Vec<u8>) -> Placed {
     Placed { decision: decision(), body: held.into(), rewrite: None, client_model: None }
 }
 
-fn head(kind: RequestKind) -> Box<Head> {
-    Box::new(Head {
+fn head(kind: RequestKind) -> Arc<Head> {
+    Arc::new(Head {
         request_id: "r".into(),
         path: "/v1/chat/completions?x=1".into(),
         kind,
@@ -87,6 +87,7 @@ struct Loop {
     closed: bool,
     unrenamed: Vec<Unrenamed>,
     unheeded: usize,
+    refused: usize,
 }
 
 impl Loop {
@@ -101,6 +102,7 @@ impl Loop {
             closed: false,
             unrenamed: vec![],
             unheeded: 0,
+            refused: 0,
         }
     }
 
@@ -120,6 +122,7 @@ impl Loop {
                 Effect::Close => self.closed = true,
                 Effect::Unrenamed(reason) => self.unrenamed.push(reason),
                 Effect::Unheeded => self.unheeded += 1,
+                Effect::Refused(..) => self.refused += 1,
                 Effect::Expect(_) | Effect::FirstToken | Effect::ServedBy(_) | Effect::MadeResponse(_) => {}
             }
         }
@@ -153,7 +156,7 @@ impl Loop {
             Reply::ResponseBody(new) => if new.is_some() { "r-body-new" } else { "r-body" }.into(),
             Reply::ResponseChunk(chunk) => piece("r-chunk", chunk),
             Reply::ResponseTrailers => "r-trailers".into(),
-            Reply::Immediate(rejection, _) => rejection.kind.label().into(),
+            Reply::Immediate(rejection, ..) => rejection.kind.label().into(),
             Reply::Answer(_) => "answer".into(),
         };
         mem::take(&mut self.replies).iter().map(word).collect()
@@ -259,7 +262,8 @@ fn a_rejection_is_the_last_word() {
         rejected.say([headers(false), Message::RequestBody(chunk("x", true))]).words();
         rejected.feed(Event::Rejected(Rejection::new(ErrorKind::NoWorker, "none")));
         assert_eq!(rejected.words(), ["no_worker"]);
-        assert!(rejected.closed);
+        // The decision has told of it.
+        assert!(rejected.closed && rejected.refused == 0);
         rejected.say([
             Message::RequestBody(chunk("x", true)),
             response(503, false),
@@ -272,12 +276,12 @@ fn a_rejection_is_the_last_word() {
 /// A client that is cut off while it sends may never read why: what it still sends is thrown away first.
 #[test]
 fn an_unwanted_body_is_read_to_its_end_before_it_is_turned_away() {
-    let too_large = || Event::Rejected(Rejection::new(ErrorKind::BodyTooLarge, "too large"));
+    let too_large = || Event::Refused(Rejection::new(ErrorKind::BodyTooLarge, "too large"));
     let mut rejected = Loop::new(BodyMode::Duplex, BodyMode::Duplex);
     rejected.say([headers(false)]).feed(too_large());
     assert_eq!(rejected.machine.wait(), Wait::Chunk);
     rejected.say([Message::RequestBody(chunk("more", false))]);
-    assert!(rejected.words().is_empty() && !rejected.closed);
+    assert!(rejected.words().is_empty() && !rejected.closed && rejected.refused == 1);
     rejected.say([Message::RequestBody(chunk("end", true))]);
     assert_eq!(rejected.words(), ["body_too_large"]);
     assert!(rejected.closed);
@@ -285,8 +289,8 @@ fn an_unwanted_body_is_read_to_its_end_before_it_is_turned_away() {
     // One that stalls, or never ends, is told at once.
     let mut stalled = Loop::new(BodyMode::Duplex, BodyMode::Duplex);
     stalled.say([headers(false)]).feed(too_large());
-    stalled.feed(Event::Rejected(Rejection::new(ErrorKind::BodyTimeout, "late")));
-    assert_eq!(stalled.words(), ["body_too_large"]);
+    stalled.feed(Event::Refused(Rejection::new(ErrorKind::BodyTimeout, "late")));
+    assert_eq!((stalled.words(), stalled.refused), (vec!["body_too_large".to_owned()], 1));
     let mut endless = Loop::new(BodyMode::Duplex, BodyMode::Duplex);
     endless.say([headers(false)]).feed(too_large());
     endless.say((0..40).map(|_| Message::RequestBody(chunk(vec![0; 1024 * 1024], false))));
@@ -316,7 +320,7 @@ enum Act {
     Say(Message),
     Place,
     Quiet,
-    Reject,
+    Refuse,
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
@@ -330,7 +334,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Say(Message::ResponseTrailers)),
         4 => Just(Act::Place),
         1 => Just(Act::Quiet),
-        1 => Just(Act::Reject),
+        1 => Just(Act::Refuse),
     ]
 }
 
@@ -374,7 +378,7 @@ proptest! {
                 }
                 Act::Place => { it.place(); }
                 Act::Quiet => it.feed(Event::Quiet),
-                Act::Reject => it.feed(Event::Rejected(Rejection::new(ErrorKind::BodyTimeout, "late"))),
+                Act::Refuse => it.feed(Event::Refused(Rejection::new(ErrorKind::BodyTimeout, "late"))),
             }
         }
         let count = |is: fn(&Reply) -> bool| it.replies.iter().filter(|reply| is(reply)).count();
@@ -387,6 +391,8 @@ proptest! {
         let immediates = count(|r| matches!(r, Reply::Immediate(..)));
         prop_assert!(immediates <= 1);
         prop_assert_eq!(immediates == 1, it.closed);
+        // A decision turns nobody away here: whoever is, is told of, once. One who leaves meanwhile gets no answer.
+        prop_assert!(it.refused <= 1 && immediates <= it.refused);
         if immediates == 1 {
             prop_assert!(matches!(it.replies.last(), Some(Reply::Immediate(..))));
         }
@@ -429,15 +435,20 @@ proptest! {
     }
 }
 
+/// Headers that explain a decision.
+fn explaining(decision: Arc<Decision>) -> Reply {
+    let explained = Explained { decision, request_id: "r".into() };
+    Reply::ResponseHeaders { explained: Some(explained), resized: false, unwatched: false }
+}
+
 #[test]
 fn the_rule_that_decided_is_explained() {
     let mut ruled = (*decision()).clone();
     ruled.candidates.iter_mut().for_each(|one| one.model = Some("served".into()));
-    let plain =
-        Reply::ResponseHeaders { decision: Some(Arc::new(ruled.clone())), resized: false, unwatched: false };
+    let plain = explaining(Arc::new(ruled.clone()));
     let rule = RuleSaid { policy: "p".into(), rule: "r".into(), ..RuleSaid::default() };
     ruled.ruled = Some(Arc::new(Ruled { rules: vec![rule], ..Ruled::default() }));
-    let told = Reply::ResponseHeaders { decision: Some(Arc::new(ruled)), resized: false, unwatched: false };
+    let told = explaining(Arc::new(ruled));
     let sent = |reply: Reply| {
         let Some(Response::ResponseHeaders(headers)) = reply.encode().response else { panic!("no headers") };
         let set = headers.response.unwrap().header_mutation.unwrap().set_headers.into_iter();
@@ -459,4 +470,25 @@ fn what_we_know_ourselves_is_answered_and_nothing_follows() {
     assert!(asked.closed);
     asked.say([response(200, false), Message::ResponseTrailers]);
     assert!(asked.words().is_empty());
+}
+
+#[test]
+fn an_explained_answer_names_its_request_also_where_it_is_turned_away() {
+    for explain in [true, false] {
+        let modes = Modes { request: BodyMode::Duplex, response: BodyMode::Duplex };
+        let mut it =
+            Loop { machine: Machine::new(modes, explain), ..Loop::new(BodyMode::Duplex, BodyMode::Duplex) };
+        it.say([headers(false), Message::RequestBody(chunk("abc", true))]).place();
+        it.say([response(200, true)]);
+        let explained = it.replies.iter().find_map(|reply| match reply {
+            Reply::ResponseHeaders { explained, .. } => Some(explained.as_ref().map(|one| &*one.request_id)),
+            _ => None,
+        });
+        assert_eq!(explained, Some(explain.then_some("r")));
+        let mut it =
+            Loop { machine: Machine::new(modes, explain), ..Loop::new(BodyMode::Duplex, BodyMode::Duplex) };
+        it.say([headers(false)]).feed(Event::Refused(Rejection::new(ErrorKind::BodyTimeout, "late")));
+        let Some(Reply::Immediate(.., request_id)) = it.replies.last() else { panic!("{:?}", it.replies) };
+        assert_eq!(request_id.as_deref(), explain.then_some("r"));
+    }
 }

@@ -23,14 +23,20 @@ proptest! {
 #[test]
 fn every_rejection_is_a_whole_answer() {
     for kind in ErrorKind::ALL {
-        let reply = Reply::Immediate(Rejection::new(kind, "why"), ErrorShape::Anthropic).encode();
+        let reply = Reply::Immediate(
+            Rejection::new(kind, "why"),
+            ErrorShape::Anthropic,
+            Some("x".repeat(999).into()),
+        )
+        .encode();
         let Some(Response::ImmediateResponse(answer)) = reply.response else { panic!("{kind:?}") };
         assert_eq!(answer.status.map(|status| status.code), Some(i32::from(kind.http_status())));
         let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(body["error"]["message"], "why");
         let sent = answer.headers.unwrap().set_headers;
         let has = |name| sent.iter().any(|h| h.header.as_ref().is_some_and(|h| h.key == name));
-        assert!(has(names::CONTENT_TYPE));
+        assert!(has(names::CONTENT_TYPE) && has(names::EXPLAIN_REQUEST));
+        assert!(sent.iter().flat_map(|h| &h.header).all(|h| h.raw_value.len() <= 256));
         assert_eq!(has(names::RETRY_AFTER), kind.retry_after_secs().is_some());
     }
 }
@@ -66,7 +72,7 @@ fn a_new_body_tells_its_length_where_it_is_all_there() {
         assert_eq!(sent, want, "{told}");
     }
     let headers = |resized| {
-        common(Reply::ResponseHeaders { decision: None, resized, unwatched: false }).header_mutation
+        common(Reply::ResponseHeaders { explained: None, resized, unwatched: false }).header_mutation
     };
     assert_eq!(headers(true).unwrap().remove_headers, [names::CONTENT_LENGTH]);
     assert_eq!(headers(false), None);
@@ -74,7 +80,7 @@ fn a_new_body_tells_its_length_where_it_is_all_there() {
 
 #[test]
 fn the_proxy_is_asked_to_keep_a_body_that_is_not_watched() {
-    let asked = |unwatched| Reply::ResponseHeaders { decision: None, resized: false, unwatched }.encode();
+    let asked = |unwatched| Reply::ResponseHeaders { explained: None, resized: false, unwatched }.encode();
     assert_eq!(asked(true).mode_override, Some(ProcessingMode::default()));
     assert_eq!(asked(false).mode_override, None);
     assert_eq!(Reply::ResponseBody(None).encode().mode_override, None);

@@ -46,7 +46,7 @@ fn the_message_that_carries_the_pick_has_it_leave_for_the_provider() {
     for mode in [BodyMode::Duplex, BodyMode::Inferred, BodyMode::Buffered] {
         let mut it = Loop::new(mode, mode);
         let mut head = head(RequestKind::Inference(Api::ChatCompletions));
-        head.forged = vec![names::DESTINATION];
+        Arc::get_mut(&mut head).unwrap().forged = vec![names::DESTINATION];
         it.say([Message::RequestHeaders { head, last: false }, Message::RequestBody(chunk("abc", true))]);
         it.feed(Event::Placed(provider(Some("/openai"))));
         let picks = |reply: &Reply| match reply {
@@ -88,8 +88,7 @@ fn a_worker_gets_the_headers_of_its_client() {
 fn the_answer_names_the_provider_and_nobody_shows_the_credential() {
     let placed = provider(None);
     assert!(!format!("{placed:?}").contains("s3cret"));
-    let told =
-        Reply::ResponseHeaders { decision: Some(placed.decision.clone()), resized: false, unwatched: false };
+    let told = explaining(placed.decision.clone());
     assert!(!format!("{:?}", told.clone().encode()).contains("s3cret"));
     let Some(Response::ResponseHeaders(answer)) = told.encode().response else { panic!("no headers") };
     let said = sent(&answer.response.unwrap());

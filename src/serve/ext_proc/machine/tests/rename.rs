@@ -42,7 +42,7 @@ fn answered(it: &mut Loop, encoded: bool) -> Vec<Reply> {
 }
 
 fn response_headers(resized: bool) -> Reply {
-    Reply::ResponseHeaders { decision: None, resized, unwatched: false }
+    Reply::ResponseHeaders { explained: None, resized, unwatched: false }
 }
 
 #[test]
