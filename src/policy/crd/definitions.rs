@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_slip_is_told_apart_from_a_kind_of_others() {
         for (name, meant) in [
-            ("InferencePolcy", Some("InferencePolicy")),
+            ("InferencePolicies", Some("InferencePolicy")),
             ("inferencepool", Some("InferencePool")),
             ("InferenceWorkerset", Some("InferenceWorkerSet")),
             ("GatewayBackends", Some("GatewayBackend")),
