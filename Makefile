@@ -108,6 +108,12 @@ demo-pictures: ## Take the pictures of the README of a demo that is up (needs ch
 bench-peers: ## Install the other routers that the routing benchmark compares with
 	@python3 .ci/peers.py
 
+# BENCH: its options, as in BENCH="--workload control --load 1".
+.PHONY: bench-routing-sim
+bench-routing-sim: ## The routing benchmark in simulation: curves over load, as JSON, a table and pictures
+	cargo run --release --locked --features sim --example routing-sim -- $(BENCH)
+	python3 benches/plot.py
+
 # BENCH: its options, as in BENCH="--repeats 1 --workload control".
 .PHONY: bench-routing-real
 bench-routing-real: ## The routing benchmark over sockets: Envoy alone, Kinference and what bench-peers installed

@@ -27,7 +27,7 @@ byId("detail-close").addEventListener("click", () => byId("detail").close());
 
 export function drawDetail(one, state) {
   say(byId("detail-title"), `Decision ${one.seq}`);
-  fill(byId("detail-body"), facts(one, state), stages(one), ...(one.decision ? candidates(one.decision) : refusal(one.rejection)), rules(one), removed(one.decision));
+  fill(byId("detail-body"), facts(one, state), stages(one), ...(one.decision ? candidates(one.decision) : refusal(one.rejection)), rules(one), removed(one.decision ?? one.rejection));
   const dialog = byId("detail");
   if (!dialog.open) dialog.showModal();
   byId("detail-title").focus();
@@ -153,9 +153,9 @@ function step({ effect, removed: gone, text }) {
   return el("li", {}, text ? [el("code", {}, text), ": "] : null, words ?? String(effect), gone.length ? `; removed ${gone.map((one) => one.who).join(", ")}` : "");
 }
 
-function removed(decision) {
+function removed(told) {
   // Whom a rule took away is among the candidates.
-  const all = (decision?.removed ?? []).filter((one) => one.reason !== "policy");
+  const all = (told?.removed ?? []).filter((one) => one.reason !== "policy");
   if (!all.length) return null;
   const shown = all.slice(0, MOST).map((one) => el("li", {}, el("strong", {}, one.who), one.model ? ` for ${one.model}` : "", `: ${one.reason.replaceAll("_", " ")}`));
   const more = all.length > MOST ? el("li", { class: "faint" }, `and ${all.length - MOST} more`) : null;
