@@ -112,6 +112,10 @@ impl Given {
         if !wrong.is_empty() {
             return Err(FileErrors(wrong));
         }
+        // A pattern may well match nothing yet; an operator who mistyped it must hear of that.
+        let unmatched = self.paths.first().filter(|_| texts.is_empty());
+        let nothing = "matches no file, nor does any other of `policy.files`: files declare no policies";
+        warnings.extend(unmatched.map(|path| Remark::of_file(path, Severity::Warning, nothing.to_owned())));
         let mut declared = Vec::new();
         for (index, resource) in made.resources.iter().enumerate() {
             match plain(resource) {

@@ -222,3 +222,15 @@ async fn without_policies_no_file_is_read() {
     config.policy.enabled = false;
     assert_eq!(check(&config).await.unwrap(), []);
 }
+
+#[tokio::test]
+async fn a_pattern_that_matches_nothing_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path(), "");
+    config.policy.files.truncate(1);
+    let told = check(&config).await.unwrap();
+    assert!(told[0].to_string().contains("*.yaml"), "{}", told[0]);
+    assert!(told[0].to_string().contains("matches no file"), "{}", told[0]);
+    fs::write(dir.path().join("a.yaml"), pool("chat", "m")).unwrap();
+    assert_eq!(check(&config).await.unwrap(), []);
+}

@@ -9,6 +9,9 @@ use reqwest::Method;
 
 use crate::{admin::Admin, output};
 
+/// Observations after which a fit is worth pasting.
+const ENOUGH: u64 = 500;
+
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
@@ -49,6 +52,9 @@ fn toml(learnt: &Learnt) -> String {
         before.bias_ms,
         after.bias_ms,
     );
+    if *observations < ENOUGH {
+        out.push_str("# So few that the fit is not to be relied on yet.\n");
+    }
     out.push_str("[profile.predictor]\n");
     for coefficient in &learnt.coefficients {
         let _ = writeln!(out, "{} = {}", coefficient.key, rounded(coefficient.fitted));

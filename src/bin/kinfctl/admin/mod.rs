@@ -36,7 +36,7 @@ impl Admin {
         match serde_json::from_slice::<Refused>(&body) {
             Ok(refused) => bail!(refused.error),
             Err(_) => {
-                bail!("--admin {} answers {status}: is it a Kinference that takes changes?", self.admin)
+                bail!("--admin {} answers {status}: is it the admin listener of a Kinference?", self.admin)
             }
         }
     }

@@ -16,7 +16,7 @@ use super::story::{Story, lines};
 #[derive(clap::Args)]
 pub struct Past {
     /// Its id: the `x-request-id` that the gateway sends on and logs. With `explain_headers` the answer has it in `x-kinference-request-id`. Of several requests with one id, all are explained, the latest first.
-    #[arg(long, value_name = "ID", conflicts_with = "model")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true, conflicts_with = "model")]
     pub request_id: Option<String>,
     /// The server's admin listener.
     #[arg(
