@@ -54,16 +54,6 @@ replay_endpoint = "{replay}"
 """
 
 
-def said(services, name, command):
-    """Starts a program and reads the line in which it says where it listens."""
-    process = services.start(name, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    line = process.stdout.readline()
-    if not line:
-        process.wait()
-        services.check()
-    return json.loads(line)
-
-
 def load(to, **options):
     """Runs a load; what it saw."""
     command = [NOOP, "load", "--to", to, "--model", MODEL]
@@ -108,7 +98,7 @@ class Arm:
 
     def _noop(self, unix):
         more = ["--unix", self.dir / "noop.sock"] if unix else []
-        listen = said(self.services, "noop", [NOOP, "processor", *more])["listen"]
+        listen = self.services.announced("noop", [NOOP, "processor", *more])["listen"]
         self.processor = self.services.running["noop"]
         return listen
 
@@ -167,14 +157,14 @@ class Bench:
         self.all.append(self.services)
         tools = [sys.executable, run.ROOT / ".ci" / "tools.py", "envoy"]
         self.envoy = subprocess.check_output(tools, text=True).strip()
-        self.origins = said(self.services, "origin", [NOOP, "origin", "--model", MODEL])["listen"]
+        self.origins = self.services.announced("origin", [NOOP, "origin", "--model", MODEL])["listen"]
         models = dir / "models" / MODEL
         shutil.copytree(run.ROOT / "tests" / "fixtures" / "tokenizer", models)
         self.engines = []
         for i in range(3):
             command = [run.TARGET / "vllm-sim", "--listen", "127.0.0.1:0", "--kv-events", "tcp://127.0.0.1:0"]
             command += ["--replay", "tcp://127.0.0.1:0", "--model", MODEL, "--model-dir", models, *ENGINE]
-            engine = said(self.services, f"engine-{i}", [*command, "--exit-with-stdin"])
+            engine = self.services.announced(f"engine-{i}", [*command, "--exit-with-stdin"])
             self.engines.append({**engine, "http": "http://" + run.address(engine["http"])})
 
     def fill(self, sizes):

@@ -25,6 +25,15 @@ fn printed(program: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Kinference's configuration beside engines of that speed.
+fn config(speedup: u32) -> String {
+    printed(&format!(
+        "from bench import ROOT, kinference\n\
+         page = (ROOT / 'docs/configuration.md').read_text()\n\
+         print(kinference.config(page, {speedup}, 9002, 9003, None))"
+    ))
+}
+
 /// The settings in force with a configuration file.
 fn checked(dir: &Path, config: &str) -> String {
     fs::write(dir.join("kinference.toml"), config).unwrap();
@@ -40,11 +49,7 @@ fn checked(dir: &Path, config: &str) -> String {
 #[test]
 fn at_the_speed_of_life_every_setting_is_the_default() {
     let dir = tempfile::tempdir().unwrap();
-    let config = printed(
-        "from bench import ROOT, kinference\n\
-         page = (ROOT / 'docs/configuration.md').read_text()\n\
-         print(kinference.config(page, 1, 9002, 9003, None))",
-    );
+    let config = config(1);
     let kept = |line: &&str| !line.contains("_ms");
     let bare: Vec<_> = config.lines().filter(kept).collect();
     assert!(bare.len() + 8 <= config.lines().count(), "few times are written: {config}");
@@ -54,11 +59,7 @@ fn at_the_speed_of_life_every_setting_is_the_default() {
 #[test]
 fn at_ten_times_that_every_time_is_a_tenth() {
     let dir = tempfile::tempdir().unwrap();
-    let config = printed(
-        "from bench import ROOT, kinference\n\
-         page = (ROOT / 'docs/configuration.md').read_text()\n\
-         print(kinference.config(page, 10, 9002, 9003, None))",
-    );
+    let config = config(10);
     let settings: toml::Table = checked(dir.path(), &config).parse().unwrap();
     assert_eq!(settings["metrics_poll_ms"].as_integer(), Some(100));
     let profile = &settings["profile"][0];

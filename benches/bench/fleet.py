@@ -1,7 +1,5 @@
 """Three vllm-sim engines as in the published setting (an L40S each, a 27B model in FP8), and what they say of their pace."""
 
-import json
-import subprocess
 import urllib.request
 
 FLEET = "3xL40S"
@@ -26,12 +24,7 @@ def start(services, binary, models, speedup, seed):
         command = [binary, "--model", MODEL, "--model-dir", models / MODEL, "--preset", PRESET, "--speedup", speedup]
         command += ["--kv-events", "tcp://127.0.0.1:0", "--replay", "tcp://127.0.0.1:0", "--block-size", BLOCK]
         command += ["--max-num-batched-tokens", BATCHED_TOKENS, "--seed", seed * ENGINES + i, "--exit-with-stdin"]
-        process = services.start(f"engine-{i}", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        line = process.stdout.readline()
-        if not line:
-            process.wait()
-            services.check()
-        engines.append(json.loads(line))
+        engines.append(services.announced(f"engine-{i}", command))
     return engines
 
 

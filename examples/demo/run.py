@@ -35,12 +35,7 @@ def start_engines(services, models):
         command = [TARGET / "vllm-sim", "--listen", "127.0.0.1:0", "--kv-events", "tcp://127.0.0.1:0"]
         command += ["--replay", "tcp://127.0.0.1:0", "--model", MODEL, "--model-dir", models / MODEL]
         command += ["--speedup", SPEEDUP, "--seed", i, "--exit-with-stdin", *ENGINE]
-        process = services.start(f"engine-{i}", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        line = process.stdout.readline()
-        if not line:
-            process.wait()
-            services.check()
-        engines.append(json.loads(line))
+        engines.append(services.announced(f"engine-{i}", command))
     return engines
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import http.client
+import json
 import os
 import signal
 import socket
@@ -82,6 +83,15 @@ class Services:
                 **options,
             )
         return self.running[name]
+
+    def announced(self, name, command):
+        """Starts a process that says in a line of JSON where it listens, and ends with its stdin; what it says."""
+        process = self.start(name, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        line = process.stdout.readline()
+        if not line:
+            process.wait()
+            self.check()
+        return json.loads(line)
 
     def check(self):
         """Ends the program with a log's last lines if a service has ended."""
